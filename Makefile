@@ -1,0 +1,33 @@
+# What people do with this project, one word each. Everything made lands in build/.
+
+export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
+
+# Every target below the "##" of which says in one line what it does.
+.PHONY: help build demo test bench server stop lint
+.DEFAULT_GOAL := help
+
+help:   ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+build:  ## set up if needed, then build the plugin into build/plugin/ha_rrd.so
+	@scripts/build_plugin.sh
+
+demo: build ## show it: load, compare with InnoDB, kill the server, count what survived
+	@scripts/demo.sh
+
+test: build ## run all tests; the last line counts those passed and failed
+	@scripts/test.sh
+
+bench: build ## load and query the same data in RRD and its peers (ROWS=, SENSORS=, SEED=, MODE=)
+	@scripts/venv.sh
+	@cargo build --release --quiet -p rrd-gen
+	@build/venv/bin/python bench/bench.py
+
+server: build ## start a private server with the engine and say how to connect
+	@scripts/server.sh start
+
+stop:   ## stop that server
+	@scripts/server.sh stop
+
+lint: build ## formatting, clippy, licences; C++ warnings are errors in every build
+	@scripts/lint.sh

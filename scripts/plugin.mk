@@ -1,0 +1,34 @@
+# Compiles handler/*.cc and links the plugin. Used by scripts/build_plugin.sh, which has
+# already configured the server's source and built the Rust library.
+#
+# The flags that shape structures must be the server's own (debug off, wsrep from my_config.h),
+# else plugin and server disagree about where a member lies.
+include build/env
+
+objects := $(patsubst handler/%.cc,build/handler/%.o,$(wildcard handler/*.cc))
+library := build/cargo/release/librrd_ffi.a
+headers := $(RRD_SOURCE)/include $(RRD_SOURCE)/sql $(RRD_SOURCE)/wsrep-lib/include \
+	$(RRD_SOURCE)/wsrep-lib/wsrep-API/v26 $(RRD_SOURCE_BUILD)/include $(RRD_SOURCE_BUILD)/sql
+
+# The server's headers are not ours to mend: -isystem keeps our warnings off them.
+CXXFLAGS := -std=gnu++17 -O2 -g -fPIC -fno-omit-frame-pointer -fvisibility=hidden \
+	-fstack-protector -D_FORTIFY_SOURCE=2 -DNDEBUG -DDBUG_OFF -DHAVE_CONFIG_H -DMYSQL_DYNAMIC_PLUGIN \
+	-Wall -Wextra -Werror -Ihandler -Icrates/ffi/include $(addprefix -isystem ,$(headers))
+
+# Only what the server looks up by name is exported (see plugin.map). nodelete: a thread of the
+# Rust library may still be in its last instructions when the server unloads the plugin.
+LDFLAGS := -shared -Wl,--version-script=scripts/plugin.map -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now
+
+build/plugin/ha_rrd.so: $(objects) $(library) $(RRD_SERVICES) scripts/plugin.mk scripts/plugin.map
+	@mkdir -p $(@D)
+	@echo "linking $@"
+	@# Linked aside and renamed: a running server has the old file mapped.
+	$(CXX) $(LDFLAGS) -o $@.new $(objects) $(library) $(RRD_SERVICES) -lpthread -ldl -lm
+	mv $@.new $@
+
+build/handler/%.o: handler/%.cc scripts/plugin.mk build/env
+	@mkdir -p $(@D)
+	@echo "compiling $<"
+	$(CXX) $(CXXFLAGS) -MMD -MP -c -o $@ $<
+
+-include $(objects:.o=.d)

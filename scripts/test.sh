@@ -1,0 +1,58 @@
+#!/bin/bash
+# Runs every test of the project: the Rust crates, then SQL, crash and data-set tests on a real
+# server. Each runner's own count is summed; the last line is "N passed, N failed".
+#
+# A runner in tests/ prints its count as its last line in the same form and exits non-zero on a
+# failure. A runner that is missing or ends without a count is a failure, not a skip.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+export CARGO_TARGET_DIR=$PWD/build/cargo
+
+mkdir -p build/test
+passed=0
+failed=0
+
+# cargo prints one "test result: ok. 12 passed; 0 failed; ..." for each test binary.
+run_cargo() {
+    local log=build/test/cargo.log status ok bad
+    printf '== cargo test --workspace --release\n'
+    cargo test --workspace --release 2>&1 | tee "$log"
+    status=${PIPESTATUS[0]}
+    ok=$(awk '/^test result:/ { n += $4 } END { print n + 0 }' "$log")
+    bad=$(awk '/^test result:/ { n += $6 } END { print n + 0 }' "$log")
+    count "$status" "$ok" "$bad"
+}
+
+run_runner() {
+    local runner=$1 log status line
+    log=build/test/$(basename "$(dirname "$runner")").log
+    printf '== %s\n' "$runner"
+    if [ ! -x "$runner" ]; then
+        printf '%s is missing\n' "$runner"
+        failed=$((failed + 1))
+        return
+    fi
+    "$runner" 2>&1 | tee "$log"
+    status=${PIPESTATUS[0]}
+    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -1)
+    # shellcheck disable=SC2086 -- four words
+    set -- ${line:-0 passed, 0 failed}
+    [ -n "$line" ] || status=1
+    count "$status" "$1" "$3"
+}
+
+# A failed exit without a failed test (a compile error, a crash) counts as one failure.
+count() {
+    local status=$1 ok=$2 bad=$3
+    [ "$status" = 0 ] || [ "$bad" != 0 ] || bad=1
+    passed=$((passed + ok))
+    failed=$((failed + bad))
+}
+
+run_cargo
+run_runner tests/sql/run
+run_runner tests/crash/run
+run_runner tests/real/run
+
+printf '%d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" = 0 ] && [ "$passed" != 0 ]
