@@ -1,0 +1,27 @@
+//! Columns to bytes and back.
+//!
+//! A block is the values of one lane (a column as the store sees it) for up to [`MAX_ROWS`] rows, with its nulls,
+//! as one self-describing run of bytes. [`encode`] appends a block, [`decode`] reads it back bit by bit as it was.
+//! The crate is pure: no files, no threads, no clock. Hostile bytes give a [`DecodeError`], never a panic, and
+//! every allocation is bounded by the rows asked for or by the size of the input.
+//!
+//! A value's way: [`Column`] -> nulls are split off ([`Bitmap`]) -> floats become integers where they are decimals
+//! -> integers lose their trend (delta) -> what is left is packed or entropy-coded. Byte layouts are written down
+//! in `docs/format-codec.md`.
+#![forbid(unsafe_code)]
+
+mod bitmap;
+mod block;
+mod bytes;
+mod bytes_column;
+mod column;
+mod error;
+mod int;
+mod reader;
+mod tag;
+
+pub use bitmap::Bitmap;
+pub use block::{Effort, MAX_ROWS, codec_name, decode, encode};
+pub use bytes_column::BytesColumn;
+pub use column::{Column, Kind, Values};
+pub use error::DecodeError;
