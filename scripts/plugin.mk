@@ -11,7 +11,7 @@ headers := $(RRD_SOURCE)/include $(RRD_SOURCE)/sql $(RRD_SOURCE)/wsrep-lib/inclu
 	$(RRD_SOURCE)/wsrep-lib/wsrep-API/v26 $(RRD_SOURCE_BUILD)/include $(RRD_SOURCE_BUILD)/sql
 
 # The server's headers are not ours to mend: -isystem keeps our warnings off them.
-CXXFLAGS := -std=gnu++17 -O2 -g -fPIC -fno-omit-frame-pointer -fvisibility=hidden \
+CXXFLAGS := -std=gnu++17 -O2 -g -fPIC -fno-omit-frame-pointer \
 	-fstack-protector -D_FORTIFY_SOURCE=2 -DNDEBUG -DDBUG_OFF -DHAVE_CONFIG_H -DMYSQL_DYNAMIC_PLUGIN \
 	-Wall -Wextra -Werror -Ihandler -Icrates/ffi/include $(addprefix -isystem ,$(headers))
 

@@ -80,6 +80,7 @@ class PrivateServer:
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         self._wait_until_it_answers()
+        self._check_plugins()
 
     def stop(self):
         """Shuts the server down cleanly; nothing happens when it does not run."""
@@ -200,6 +201,14 @@ class PrivateServer:
             time.sleep(0.05)
         self.kill()
         raise ServerError(f"the server did not answer in {START_TIMEOUT_S} s, see {self.log}")
+
+    def _check_plugins(self):
+        # The server starts without a plugin that it cannot load, and only logs the reason.
+        loaded = self.sql("SELECT DISTINCT plugin_library FROM information_schema.plugins WHERE plugin_status = 'ACTIVE'")
+        missing = [name for name in self.plugins if [f"{name}.so"] not in loaded]
+        if missing:
+            self.stop()
+            raise ServerError(f"the server did not load {', '.join(missing)}; from {self.log}:\n{self.tail_of_log()}")
 
     def _greets(self):
         with socket.socket(socket.AF_UNIX) as probe:
