@@ -1,0 +1,42 @@
+//! Settings of an engine; the handler fills them from `rrd_*` system variables.
+
+use std::path::PathBuf;
+
+/// When a commit is on disk before it is acknowledged (`rrd_flush_log_at_trx_commit`, as InnoDB's).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushLog {
+    /// 0: written and synced about once a second.
+    EverySecond,
+    /// 1: written and synced at each commit.
+    Sync,
+    /// 2: written at each commit, synced about once a second.
+    Write,
+}
+
+/// Settings of an engine.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where all files live.
+    pub dir: PathBuf,
+    /// Bytes of all memtables together (`rrd_memtable_size`).
+    pub memtable_bytes: usize,
+    /// Bytes of decoded blocks kept (`rrd_cache_size`).
+    pub cache_bytes: usize,
+    /// Durability of commits.
+    pub flush_log: FlushLog,
+    /// Whether background threads flush and merge; tests switch them off and call [`crate::Engine::work`].
+    pub background: bool,
+}
+
+impl Config {
+    /// Defaults for a folder.
+    pub fn new(dir: impl Into<PathBuf>) -> Config {
+        Config {
+            dir: dir.into(),
+            memtable_bytes: 64 << 20,
+            cache_bytes: 128 << 20,
+            flush_log: FlushLog::Sync,
+            background: true,
+        }
+    }
+}

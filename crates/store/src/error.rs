@@ -1,0 +1,121 @@
+//! What can go wrong in the store, one variant for each thing that a caller can do about it.
+//!
+//! Callers match on the variant, never on the text. The text is for the person who reads the server's
+//! error log: it names the file or table, says what is wrong and, where there is one, the way out.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The store's result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of the store.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file system refused an operation.
+    #[error("cannot {op} '{}': {source}", path.display())]
+    Io {
+        /// The operation, as a verb: "read", "write", "sync", "rename", ...
+        op: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The operating system's answer.
+        source: io::Error,
+    },
+    /// Bytes on disk are not what was written.
+    #[error("file '{}' is damaged at byte {offset}: {what}", path.display())]
+    Corruption {
+        /// The damaged file.
+        path: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// What does not hold.
+        what: String,
+    },
+    /// A file of a format that this build does not know.
+    #[error("file '{}' has format version {found}, this engine reads up to version {supported}: use a newer engine", path.display())]
+    Incompatible {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The newest version that this build reads.
+        supported: u32,
+    },
+    /// The caller asked for something that makes no sense; nothing was changed.
+    #[error("{0}")]
+    InvalidInput(String),
+    /// A limit of `limits.rs` was passed.
+    #[error("{what} is over the limit of {limit}")]
+    LimitExceeded {
+        /// What is too large or too many.
+        what: String,
+        /// The limit.
+        limit: u64,
+    },
+    /// A row with this key exists (SQL error 1062).
+    #[error("duplicate key in index {index}")]
+    Duplicate {
+        /// 0 is the clustering key, n the n-th secondary index.
+        index: u32,
+        /// The refused row, in row format.
+        row: Vec<u8>,
+    },
+    /// Another transaction changed the row first, or waits for this one (SQL error 1213).
+    #[error("the row was changed by another transaction; try the transaction again")]
+    Conflict,
+    /// A row lock was not to be had in time (SQL error 1205).
+    #[error("lock wait time-out")]
+    LockTimeout,
+    /// The statement was killed.
+    #[error("interrupted")]
+    Interrupted,
+    /// Another process has the data folder open.
+    #[error("'{}' is in use by another server", path.display())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// No such table.
+    #[error("table '{name}' is not known to the engine")]
+    NoSuchTable {
+        /// Its name.
+        name: String,
+    },
+    /// The name is taken.
+    #[error("table '{name}' exists already")]
+    TableExists {
+        /// Its name.
+        name: String,
+    },
+    /// The engine refused to go on after an earlier failure; it can only be read.
+    #[error("the engine is read-only since {reason}; restart the server once the cause is mended")]
+    Poisoned {
+        /// The earlier failure.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// An I/O error with its context; made for `map_err`.
+    pub fn io(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
+        let path = path.to_path_buf();
+        move |source| Error::Io { op, path, source }
+    }
+
+    /// A corruption error.
+    pub fn corrupt(path: &Path, offset: u64, what: impl Into<String>) -> Error {
+        Error::Corruption { path: path.to_path_buf(), offset, what: what.into() }
+    }
+
+    /// True when the disk (or quota) is full.
+    pub fn is_disk_full(&self) -> bool {
+        match self {
+            Error::Io { source, .. } => {
+                matches!(source.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
+                    || source.kind() == io::ErrorKind::StorageFull
+            }
+            _ => false,
+        }
+    }
+}

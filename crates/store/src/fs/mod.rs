@@ -1,0 +1,73 @@
+//! The one way to the disk.
+//!
+//! Everything else in the store goes through [`Fs`], so that a power cut, a full disk or a torn write is an
+//! ordinary test on [`sim::SimFs`]. What is assumed of a disk, and so of an implementation:
+//! bytes are durable once `sync` returned; a created, renamed or removed name is durable once `sync_dir` of its
+//! folder returned; before that, any subset of the unsynced writes may survive, torn at any byte.
+//! A failed `sync` leaves the state unknown: it is never tried again.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::Result;
+
+pub mod os;
+pub mod sim;
+
+/// A file being written, front to back.
+pub trait WriteFile: Send {
+    /// Appends all of `bytes`.
+    fn write(&mut self, bytes: &[u8]) -> Result<()>;
+    /// Makes everything written so far durable.
+    fn sync(&mut self) -> Result<()>;
+    /// Bytes written so far.
+    fn len(&self) -> u64;
+}
+
+/// A file being read at any place, by any thread.
+pub trait ReadFile: Send + Sync {
+    /// Fills `buf` from `offset`; a short file is an error.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
+    /// Bytes in the file.
+    fn len(&self) -> u64;
+}
+
+/// A held lock on a file; dropping it lets go.
+pub trait FileLock: Send + Sync {}
+
+/// A file's name and size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// Name within the folder.
+    pub name: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// True for a folder.
+    pub is_dir: bool,
+}
+
+/// A file system. Files are made with mode 0600, folders with 0700.
+pub trait Fs: Send + Sync {
+    /// Makes a new file; an error if the name is taken.
+    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
+    /// Opens a file for reading.
+    fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
+    /// Renames, replacing what is there.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> Result<()>;
+    /// Removes an empty folder.
+    fn remove_dir(&self, path: &Path) -> Result<()>;
+    /// Makes a hard link.
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Makes a folder and its parents; no error if it is there.
+    fn create_dir(&self, path: &Path) -> Result<()>;
+    /// Entries of a folder, by name.
+    fn list(&self, dir: &Path) -> Result<Vec<DirEntry>>;
+    /// Whether a name exists.
+    fn exists(&self, path: &Path) -> bool;
+    /// Makes created, renamed and removed names of `dir` durable.
+    fn sync_dir(&self, dir: &Path) -> Result<()>;
+    /// Takes the lock file, made if missing; [`crate::Error::Locked`] if another process holds it.
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>>;
+}

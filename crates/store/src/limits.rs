@@ -1,0 +1,47 @@
+//! Every maximum of the store, with its reason.
+
+/// Columns of a table, hidden lanes included: MariaDB's own limit is 4096, hidden lanes add at most one each.
+pub const MAX_COLUMNS: usize = 8192;
+
+/// Rows of a block group in a segment: one zone map and one decode unit. Large enough that block headers and
+/// entropy tables cost little, small enough that a point read decodes it in some tens of microseconds.
+pub const GROUP_ROWS: usize = 16384;
+
+/// Bytes of one row: a 4 GiB blob is MariaDB's limit, our offsets are 32 bit.
+pub const MAX_ROW_BYTES: usize = u32::MAX as usize - (1 << 20);
+
+/// Bytes of rows after which a group ends even below `GROUP_ROWS` (rows with long strings).
+pub const GROUP_BYTES: usize = 8 << 20;
+
+/// Bytes of rows that a bulk statement collects before they are sorted and written as one private segment.
+pub const BULK_RUN_BYTES: usize = 64 << 20;
+
+/// Bytes of rows up to which a bulk statement is kept as an ordinary write set (log copy, memtable).
+pub const BULK_MIN_BYTES: usize = 4 << 20;
+
+/// Bytes of a transaction's write set before it spills to private segments.
+pub const TXN_SPILL_BYTES: usize = 64 << 20;
+
+/// Runs of a bulk statement that may wait for the encoder; bounds memory together with `BULK_RUN_BYTES`.
+pub const BULK_RUNS_QUEUED: usize = 1;
+
+/// Rows that a chunk aims at when the store chooses its length.
+pub const CHUNK_TARGET_ROWS: u64 = 4 << 20;
+
+/// Segments of one chunk that a scan has to merge at most before a merge is forced.
+pub const MAX_CHUNK_SEGMENTS: usize = 12;
+
+/// Bytes of one log file before the next is begun.
+pub const LOG_FILE_BYTES: u64 = 64 << 20;
+
+/// Bytes of all log files before the oldest memtables are flushed to free them.
+pub const LOG_TOTAL_BYTES: u64 = 512 << 20;
+
+/// Entries of the table of each series' newest key before it is dropped and built anew.
+pub const NEWEST_ENTRIES: usize = 1 << 20;
+
+/// Bytes of one log record: a commit larger than this goes through private segments.
+pub const MAX_LOG_RECORD: usize = 1 << 30;
+
+/// Bytes of a manifest file beyond which it is rewritten as one snapshot (if it also doubled since).
+pub const MANIFEST_REWRITE_BYTES: u64 = 4 << 20;

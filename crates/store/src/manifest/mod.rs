@@ -1,0 +1,2 @@
+//! The manifest; being written.
+pub mod edit;

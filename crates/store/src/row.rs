@@ -1,0 +1,346 @@
+//! Rows as bytes: what the handler writes, the memtable and the log keep.
+//!
+//! `[null bits] [fixed part: each lane at a constant offset] [bytes of the byte-string lanes]`. A byte-string
+//! lane's slot in the fixed part is the end of its value, counted from the start of the variable part. All
+//! numbers are little-endian. Every column is reached in constant time, which the columnar writers rely on.
+//! The same layout is used in memory and in the log; `docs/format.md` specifies it.
+
+use std::sync::Arc;
+
+use rrd_codec::{Bitmap, BytesColumn, Column, Values};
+
+use crate::key;
+use crate::schema::{Lane, Schema};
+
+/// Where each column of a schema lies in a row.
+#[derive(Debug)]
+pub struct RowLayout {
+    schema: Arc<Schema>,
+    slots: Vec<Slot>,
+    null_bytes: usize,
+    fixed_end: usize,
+    /// Slots of byte-string lanes, in column order.
+    vars: Vec<usize>,
+    /// Length of a sort key when all its parts are integers.
+    fixed_key_len: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    offset: usize,
+    lane: Lane,
+    /// Index among the byte-string lanes.
+    var: usize,
+}
+
+impl RowLayout {
+    /// The layout of `schema`.
+    pub fn new(schema: Arc<Schema>) -> RowLayout {
+        let null_bytes = schema.columns.len().div_ceil(8);
+        let mut offset = null_bytes;
+        let mut slots = Vec::with_capacity(schema.columns.len());
+        let mut vars = Vec::new();
+        for c in &schema.columns {
+            slots.push(Slot { offset, lane: c.lane, var: vars.len() });
+            if c.lane == Lane::Bytes {
+                vars.push(offset);
+            }
+            offset += c.lane.fixed_width();
+        }
+        let fixed_key_len = schema
+            .key
+            .iter()
+            .map(|&k| match schema.columns[usize::from(k)].lane {
+                Lane::Int { width } => Some(usize::from(width)),
+                _ => None,
+            })
+            .sum();
+        RowLayout { schema, slots, null_bytes, fixed_end: offset, vars, fixed_key_len }
+    }
+
+    /// The schema it was made from.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// Starts a row at the end of `out`. Byte-string lanes must be set in column order, each exactly once
+    /// (or be null); integer lanes that are not set are zero.
+    #[inline]
+    pub fn writer<'a>(&'a self, out: &'a mut Vec<u8>) -> RowWriter<'a> {
+        let start = out.len();
+        out.resize(start + self.fixed_end, 0);
+        RowWriter { layout: self, out, start, next_var: 0 }
+    }
+
+    /// A view of `row`. The bytes must come from this layout (or have passed [`RowLayout::check`]).
+    #[inline]
+    pub fn view<'a>(&'a self, row: &'a [u8]) -> RowView<'a> {
+        RowView { layout: self, row }
+    }
+
+    /// Whether `row` has this layout: for bytes that were read from disk.
+    pub fn check(&self, row: &[u8]) -> bool {
+        if row.len() < self.fixed_end {
+            return false;
+        }
+        let mut end = 0;
+        for &slot in &self.vars {
+            let e = read_u32(row, slot) as usize;
+            if e < end || self.fixed_end + e > row.len() {
+                return false;
+            }
+            end = e;
+        }
+        row.len() == self.fixed_end + end
+    }
+
+    /// Appends the sort key of the clustering key of `row`.
+    #[inline]
+    pub fn push_key(&self, row: &[u8], out: &mut Vec<u8>) {
+        let view = self.view(row);
+        for &k in &self.schema.key {
+            let k = usize::from(k);
+            match self.slots[k].lane {
+                Lane::Int { width } => key::push_int(out, view.int(k), width),
+                _ => key::push_bytes(out, view.bytes(k)),
+            }
+        }
+    }
+
+    /// Appends the sort key of row `i` of key columns (in key order) that were read from a segment.
+    #[inline]
+    pub fn push_key_of_columns<'c>(&self, column: impl Fn(usize) -> &'c Column, i: usize, out: &mut Vec<u8>) {
+        for &k in &self.schema.key {
+            let k = usize::from(k);
+            match (&column(k).values, self.slots[k].lane) {
+                (Values::Int(v), Lane::Int { width }) => key::push_int(out, v[i], width),
+                (Values::Bytes(b), _) => key::push_bytes(out, b.get(i)),
+                _ => debug_assert!(false, "key lane and column kind differ"),
+            }
+        }
+    }
+
+    /// Length of the leading `columns` key parts of a sort key.
+    pub fn key_prefix_len(&self, sort_key: &[u8], columns: usize) -> usize {
+        let mut len = 0;
+        for &k in &self.schema.key[..columns] {
+            len += match self.slots[usize::from(k)].lane {
+                Lane::Int { width } => usize::from(width),
+                _ => key::bytes_part_len(&sort_key[len..]).unwrap_or(sort_key.len() - len),
+            };
+        }
+        len.min(sort_key.len())
+    }
+
+    /// Length of all sort keys, when they all have the same.
+    pub fn fixed_key_len(&self) -> Option<usize> {
+        self.fixed_key_len
+    }
+
+    /// The time of a row, as its lane holds it; 0 without a time column.
+    #[inline]
+    pub fn time(&self, row: &[u8]) -> u64 {
+        match self.schema.time {
+            Some(t) => self.view(row).int(usize::from(t.column)),
+            None => 0,
+        }
+    }
+
+    /// Turns rows into one column, for position `column`.
+    pub fn gather<'r>(&self, column: usize, rows: impl ExactSizeIterator<Item = &'r [u8]>) -> Column {
+        let slot = self.slots[column];
+        let count = rows.len();
+        let mut nulls: Option<Bitmap> = None;
+        let nullable = self.schema.columns[column].nullable;
+        let (null_byte, null_mask) = (column / 8, 1u8 << (column % 8));
+        let mut note_null = |i: usize, row: &[u8]| {
+            if nullable && row[null_byte] & null_mask != 0 {
+                nulls.get_or_insert_with(|| Bitmap::new(count)).set(i);
+            }
+        };
+        let values = match slot.lane {
+            Lane::Int { width } => Values::Int(
+                rows.enumerate()
+                    .map(|(i, row)| {
+                        note_null(i, row);
+                        read_int(row, slot.offset, width)
+                    })
+                    .collect(),
+            ),
+            Lane::F32 => Values::F32(
+                rows.enumerate()
+                    .map(|(i, row)| {
+                        note_null(i, row);
+                        read_u32(row, slot.offset)
+                    })
+                    .collect(),
+            ),
+            Lane::F64 => Values::F64(
+                rows.enumerate()
+                    .map(|(i, row)| {
+                        note_null(i, row);
+                        read_int(row, slot.offset, 8)
+                    })
+                    .collect(),
+            ),
+            Lane::Bytes => {
+                let mut out = BytesColumn::new();
+                for (i, row) in rows.enumerate() {
+                    note_null(i, row);
+                    out.push(self.view(row).bytes(column));
+                }
+                Values::Bytes(out)
+            }
+        };
+        Column { values, nulls }
+    }
+
+    /// Writes row `i` of decoded columns (all of them, in schema order) as row bytes.
+    pub fn push_row_of_columns<'c>(&self, column: impl Fn(usize) -> &'c Column, i: usize, out: &mut Vec<u8>) {
+        let mut writer = self.writer(out);
+        for c in 0..self.slots.len() {
+            let col = column(c);
+            if col.is_null(i) {
+                writer.set_null(c);
+                continue;
+            }
+            match &col.values {
+                Values::Int(v) => writer.set_int(c, v[i]),
+                Values::F32(v) => writer.set_f32_bits(c, v[i]),
+                Values::F64(v) => writer.set_f64_bits(c, v[i]),
+                Values::Bytes(b) => writer.push_bytes(c, b.get(i)),
+            }
+        }
+        writer.finish();
+    }
+}
+
+/// Writes one row; see [`RowLayout::writer`].
+pub struct RowWriter<'a> {
+    layout: &'a RowLayout,
+    out: &'a mut Vec<u8>,
+    start: usize,
+    /// The next byte-string lane whose end is to be written.
+    next_var: usize,
+}
+
+impl RowWriter<'_> {
+    /// Sets an integer lane; the value must fit its width.
+    #[inline]
+    pub fn set_int(&mut self, column: usize, value: u64) {
+        let slot = self.layout.slots[column];
+        let Lane::Int { width } = slot.lane else {
+            debug_assert!(false, "not an integer lane");
+            return;
+        };
+        let at = self.start + slot.offset;
+        let width = usize::from(width);
+        self.out[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
+    }
+
+    /// Sets an `F32` lane.
+    #[inline]
+    pub fn set_f32_bits(&mut self, column: usize, bits: u32) {
+        let at = self.start + self.layout.slots[column].offset;
+        self.out[at..at + 4].copy_from_slice(&bits.to_le_bytes());
+    }
+
+    /// Sets an `F64` lane.
+    #[inline]
+    pub fn set_f64_bits(&mut self, column: usize, bits: u64) {
+        let at = self.start + self.layout.slots[column].offset;
+        self.out[at..at + 8].copy_from_slice(&bits.to_le_bytes());
+    }
+
+    /// Appends the value of a byte-string lane.
+    pub fn push_bytes(&mut self, column: usize, value: &[u8]) {
+        self.fill_ends_before(self.layout.slots[column].var);
+        self.out.extend_from_slice(value);
+        self.write_end();
+    }
+
+    /// Makes a column NULL.
+    #[inline]
+    pub fn set_null(&mut self, column: usize) {
+        self.out[self.start + column / 8] |= 1 << (column % 8);
+    }
+
+    /// Ends the row; returns where it starts in the buffer.
+    pub fn finish(mut self) -> usize {
+        self.fill_ends_before(self.layout.vars.len());
+        self.start
+    }
+
+    fn fill_ends_before(&mut self, var: usize) {
+        while self.next_var < var {
+            self.write_end();
+        }
+    }
+
+    fn write_end(&mut self) {
+        let at = self.start + self.layout.vars[self.next_var];
+        let end = (self.out.len() - self.start - self.layout.fixed_end) as u32;
+        self.out[at..at + 4].copy_from_slice(&end.to_le_bytes());
+        self.next_var += 1;
+    }
+}
+
+/// Reads one row.
+#[derive(Clone, Copy)]
+pub struct RowView<'a> {
+    layout: &'a RowLayout,
+    row: &'a [u8],
+}
+
+impl<'a> RowView<'a> {
+    /// Whether the column is NULL.
+    #[inline]
+    pub fn is_null(&self, column: usize) -> bool {
+        self.row[column / 8] & (1 << (column % 8)) != 0
+    }
+
+    /// An integer lane (or the bits of a float lane).
+    #[inline]
+    pub fn int(&self, column: usize) -> u64 {
+        let slot = self.layout.slots[column];
+        let width = match slot.lane {
+            Lane::Int { width } => width,
+            Lane::F32 | Lane::Bytes => 4,
+            Lane::F64 => 8,
+        };
+        read_int(self.row, slot.offset, width)
+    }
+
+    /// A byte-string lane; empty when NULL.
+    #[inline]
+    pub fn bytes(&self, column: usize) -> &'a [u8] {
+        let slot = self.layout.slots[column];
+        let start = match slot.var {
+            0 => 0,
+            n => read_u32(self.row, self.layout.vars[n - 1]) as usize,
+        };
+        let end = read_u32(self.row, slot.offset) as usize;
+        &self.row[self.layout.fixed_end + start..self.layout.fixed_end + end]
+    }
+
+    /// Bytes of the null bitmap at the start of the row.
+    pub fn null_bytes(&self) -> &'a [u8] {
+        &self.row[..self.layout.null_bytes]
+    }
+}
+
+#[inline]
+fn read_u32(row: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([row[at], row[at + 1], row[at + 2], row[at + 3]])
+}
+
+#[inline]
+fn read_int(row: &[u8], at: usize, width: u8) -> u64 {
+    let mut le = [0u8; 8];
+    match width {
+        8 => le.copy_from_slice(&row[at..at + 8]),
+        4 => le[..4].copy_from_slice(&row[at..at + 4]),
+        w => le[..usize::from(w)].copy_from_slice(&row[at..at + usize::from(w)]),
+    }
+    u64::from_le_bytes(le)
+}

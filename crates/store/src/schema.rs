@@ -1,0 +1,184 @@
+//! What a table looks like to the store: lanes, clustering key, time column, options.
+//!
+//! A lane is a column as the store sees it: fixed-width integers that compare unsigned in SQL order, float
+//! bits, or byte strings. The SQL types are the handler's business; it maps each column to one lane and adds
+//! hidden lanes where the key order is not the order of the value itself (collations, floats, row numbers).
+//! Written into the manifest as JSON.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::limits;
+
+/// How the store holds the values of one column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lane {
+    /// Unsigned integer of `width` bytes (1 to 8) whose unsigned order is the SQL order.
+    Int {
+        /// Bytes in a row.
+        width: u8,
+    },
+    /// Bits of a 4-byte float.
+    F32,
+    /// Bits of an 8-byte float.
+    F64,
+    /// Byte string; compared bytewise.
+    Bytes,
+}
+
+impl Lane {
+    /// The codec's kind for this lane.
+    pub fn kind(self) -> rrd_codec::Kind {
+        match self {
+            Lane::Int { .. } => rrd_codec::Kind::Int,
+            Lane::F32 => rrd_codec::Kind::F32,
+            Lane::F64 => rrd_codec::Kind::F64,
+            Lane::Bytes => rrd_codec::Kind::Bytes,
+        }
+    }
+
+    /// Bytes in the fixed part of a row (byte strings hold a 4-byte end offset there).
+    pub fn fixed_width(self) -> usize {
+        match self {
+            Lane::Int { width } => usize::from(width),
+            Lane::F32 | Lane::Bytes => 4,
+            Lane::F64 => 8,
+        }
+    }
+}
+
+/// One column.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ColumnDef {
+    /// Never reused within a table; names the column in segments across ALTER TABLE.
+    pub id: u32,
+    /// SQL name; empty for hidden lanes.
+    pub name: String,
+    /// How values are held.
+    pub lane: Lane,
+    /// Whether NULL is allowed.
+    pub nullable: bool,
+    /// Not a SQL column: a sort key or the row number.
+    #[serde(default)]
+    pub hidden: bool,
+    /// Column options as the user wrote them (`DST`, `HEARTBEAT`, ...).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<(String, String)>,
+}
+
+/// The unit of the time column's lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimeUnit {
+    /// Integer seconds.
+    S,
+    /// Integer milliseconds.
+    Ms,
+    /// Integer microseconds.
+    Us,
+    /// Integer nanoseconds.
+    Ns,
+    /// MariaDB's packed TIMESTAMP with `fraction_digits`.
+    Timestamp {
+        /// 0 to 6.
+        fraction_digits: u8,
+    },
+    /// MariaDB's packed DATETIME with `fraction_digits`.
+    Datetime {
+        /// 0 to 6.
+        fraction_digits: u8,
+    },
+}
+
+/// The time column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimeColumn {
+    /// Position in `Schema::columns`.
+    pub column: u16,
+    /// What its integers mean.
+    pub unit: TimeUnit,
+    /// For signed SQL integers: the lane's bias (lane value = SQL value + bias, wrapping at the width).
+    #[serde(default)]
+    pub bias: u64,
+}
+
+/// How hard a sealed segment is compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compression {
+    /// `COMPRESSION='fast'`.
+    Fast,
+    /// `COMPRESSION='small'`.
+    #[default]
+    Small,
+}
+
+/// A table as the store knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schema {
+    /// 1 at creation, one more after each change.
+    pub version: u32,
+    /// Columns in row order; hidden ones last.
+    pub columns: Vec<ColumnDef>,
+    /// The clustering key: positions in `columns`, in key order. None of them is nullable.
+    pub key: Vec<u16>,
+    /// The time column, one of `key`.
+    pub time: Option<TimeColumn>,
+    /// The hidden row number's position, when the table has no unique key to cluster on.
+    #[serde(default)]
+    pub row_number: Option<u16>,
+    /// `COMPRESSION`.
+    #[serde(default)]
+    pub compression: Compression,
+    /// Fixed length of a chunk in units of the time lane (`CHUNK`), else chosen by the store.
+    #[serde(default)]
+    pub chunk_length: Option<u64>,
+    /// Table options as the user wrote them.
+    #[serde(default)]
+    pub options: Vec<(String, String)>,
+}
+
+impl Schema {
+    /// Checks what the rest of the store relies on.
+    pub fn validate(&self) -> Result<()> {
+        let invalid = |what: &str| Err(Error::InvalidInput(format!("schema: {what}")));
+        if self.columns.len() > limits::MAX_COLUMNS {
+            return Err(Error::LimitExceeded { what: "the number of columns".into(), limit: limits::MAX_COLUMNS as u64 });
+        }
+        if self.columns.is_empty() || self.key.is_empty() {
+            return invalid("a table needs a column and a clustering key");
+        }
+        for &k in &self.key {
+            match self.columns.get(usize::from(k)) {
+                None => return invalid("key column out of range"),
+                Some(c) if c.nullable => return invalid("key column is nullable"),
+                Some(c) if matches!(c.lane, Lane::F32 | Lane::F64) => return invalid("key column is a float lane"),
+                Some(_) => {}
+            }
+        }
+        for c in &self.columns {
+            if let Lane::Int { width } = c.lane && !(1..=8).contains(&width) {
+                return invalid("integer width is not 1 to 8");
+            }
+        }
+        if let Some(t) = self.time {
+            let int_lane = matches!(self.columns.get(usize::from(t.column)).map(|c| c.lane), Some(Lane::Int { .. }));
+            if !int_lane || !self.key.contains(&t.column) {
+                return invalid("the time column must be an integer lane of the key");
+            }
+        }
+        if let Some(r) = self.row_number && self.key != [r] {
+            return invalid("a row number is the whole key");
+        }
+        Ok(())
+    }
+
+    /// How many leading key columns name the series (0 without a time column).
+    pub fn series_columns(&self) -> usize {
+        match self.time {
+            Some(t) => self.key.iter().position(|&k| k == t.column).unwrap_or(0),
+            None => 0,
+        }
+    }
+}

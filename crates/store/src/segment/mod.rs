@@ -1,0 +1,2 @@
+//! Segments; being written.
+pub mod meta;
