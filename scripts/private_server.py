@@ -207,8 +207,9 @@ class PrivateServer:
         loaded = self.sql("SELECT DISTINCT plugin_library FROM information_schema.plugins WHERE plugin_status = 'ACTIVE'")
         missing = [name for name in self.plugins if [f"{name}.so"] not in loaded]
         if missing:
+            reason = self.tail_of_log()
             self.stop()
-            raise ServerError(f"the server did not load {', '.join(missing)}; from {self.log}:\n{self.tail_of_log()}")
+            raise ServerError(f"the server did not load {', '.join(missing)}; from {self.log}:\n{reason}")
 
     def _greets(self):
         with socket.socket(socket.AF_UNIX) as probe:
