@@ -4,6 +4,7 @@
 //! `Txn::cursor` -> merge of {own writes, memtables, segments} -> spans of decoded columns.
 //! See `docs/architecture.md`.
 
+pub mod cache;
 pub mod config;
 pub mod cursor;
 pub mod engine;

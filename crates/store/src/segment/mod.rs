@@ -1,2 +1,17 @@
-//! Segments; being written.
+//! Segments: immutable files of row versions in key order, in column blocks.
+//!
+//! [`SegmentWriter`] makes one front to back (flush, bulk load, merge); [`Segment`] reads blocks of it through
+//! the [`crate::cache::BlockCache`]. A file's bytes are specified in `docs/format.md`; `format` and `footer`
+//! are the only places that know them. Which segments exist is the manifest's business.
+
+pub mod index;
 pub mod meta;
+pub mod reader;
+pub mod writer;
+pub mod zone;
+
+pub use index::{GroupIndex, SegmentIndex};
+pub use meta::{SegmentId, SegmentMeta};
+pub use reader::{ColumnSize, Segment};
+pub use writer::SegmentWriter;
+pub use zone::{Sum, ZoneMap};
