@@ -60,16 +60,15 @@ def settings():
     }
 
 
-def generate(config):
-    """Writes the rows to a file and returns what the generator says about them."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    file = FOLDER / "rows.csv"
+def generate(config, file):
+    """Writes the rows to the file and returns what the generator says about them."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     command = [GENERATOR]
     for name in ("rows", "sensors", "seed", "mode"):
         command += [f"--{name}", str(config[name])]
     with file.open("wb") as out:
         done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, check=True, text=True)
-    return file, json.loads(done.stderr)
+    return json.loads(done.stderr)
 
 
 def queries(data):
@@ -232,7 +231,8 @@ def report(config, data, results):
 def main():
     config = settings()
     print(f"generating {config['rows']:,} rows ...", flush=True)
-    file, data = generate(config)
+    file = FOLDER / "rows.csv"
+    data = generate(config, file)
     results, differences = run(config, file, data)
     file.unlink()
     report(config, data, results)
