@@ -1,1 +1,25 @@
-//! The C ABI; being written.
+//! The C ABI between MariaDB's handler and the store: the only crate with `unsafe`.
+//!
+//! On a row's way: `record.rs` turns the server's record image into a row of the store and columns back into
+//! record images, `image.rs` turns the server's key images into sort keys, `definition.rs` turns a table's
+//! description into a schema. `session.rs` and `table.rs` drive transactions and cursors, the `export_*` files
+//! are the C functions. Every export runs inside `guard`: no panic crosses, no null pointer is followed, each
+//! error becomes a status code and a text in a struct that the caller owns. The header is `include/rrd.h`,
+//! generated from these sources by cbindgen.
+
+pub mod abi;
+pub mod definition;
+pub mod export_engine;
+pub mod export_row;
+pub mod export_session;
+pub mod export_table;
+pub mod field;
+pub mod guard;
+pub mod image;
+pub mod options;
+pub mod record;
+pub mod scan;
+pub mod session;
+pub mod status;
+pub mod table;
+pub mod weights;

@@ -1,0 +1,331 @@
+//! The structs and numbers that both sides of the ABI agree on.
+//!
+//! Everything here is `#[repr(C)]`; cbindgen writes it to `include/rrd.h`. Pointers are borrowed for the call,
+//! except where a comment says otherwise. The size of each struct is asserted here and in the handler.
+
+use std::ffi::{c_char, c_void};
+
+/// It worked.
+pub const RRD_OK: i32 = 0;
+/// No further row.
+pub const RRD_END: i32 = 1;
+/// No row with that key.
+pub const RRD_NOT_FOUND: i32 = 2;
+/// A row with the key exists; `rrd_error::index` names the index.
+pub const RRD_DUPLICATE: i32 = 3;
+/// Another transaction came first, or a deadlock: the transaction is to be rolled back.
+pub const RRD_CONFLICT: i32 = 4;
+/// A row lock was not to be had in time.
+pub const RRD_LOCK_TIMEOUT: i32 = 5;
+/// The statement was killed.
+pub const RRD_INTERRUPTED: i32 = 6;
+/// No such table.
+pub const RRD_NO_SUCH_TABLE: i32 = 7;
+/// The name is taken.
+pub const RRD_TABLE_EXISTS: i32 = 8;
+/// Bytes on disk are not what was written.
+pub const RRD_CORRUPTION: i32 = 9;
+/// A file of a newer format.
+pub const RRD_INCOMPATIBLE: i32 = 10;
+/// The disk or the quota is full.
+pub const RRD_DISK_FULL: i32 = 11;
+/// The file system refused something else.
+pub const RRD_IO: i32 = 12;
+/// The request makes no sense; the text says why.
+pub const RRD_INVALID: i32 = 13;
+/// Something is over its limit.
+pub const RRD_LIMIT: i32 = 14;
+/// Another server has the data folder.
+pub const RRD_LOCKED: i32 = 15;
+/// The engine is read-only after an earlier failure.
+pub const RRD_READ_ONLY: i32 = 16;
+/// An error of ours: a panic or a null pointer.
+pub const RRD_INTERNAL: i32 = 17;
+/// The server's idea of the table is not the engine's.
+pub const RRD_DEFINITION_CHANGED: i32 = 18;
+/// What was asked for comes in a later version.
+pub const RRD_UNSUPPORTED: i32 = 19;
+
+/// Bytes of an error text, its final zero included.
+pub const RRD_MESSAGE_BYTES: usize = 1016;
+
+/// What went wrong; owned by the caller, filled by the call that fails.
+#[repr(C)]
+pub struct RrdError {
+    /// One of the status numbers.
+    pub status: i32,
+    /// For `RRD_DUPLICATE`: 0 is the clustering key, n the n-th secondary index.
+    pub index: u32,
+    /// For people; ends with a zero byte.
+    pub message: [c_char; RRD_MESSAGE_BYTES],
+}
+
+/// A text that is not zero-terminated. A null pointer means "none".
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RrdText {
+    /// First byte.
+    pub data: *const c_char,
+    /// Bytes.
+    pub length: usize,
+}
+
+/// `NAME='value'` of a table or a column.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RrdOption {
+    /// Its name in capitals.
+    pub name: RrdText,
+    /// As the user wrote it.
+    pub value: RrdText,
+}
+
+/// How a field's value lies in a record.
+pub type RrdKind = u8;
+/// Little-endian integer of `pack_length` bytes (`is_signed` says which).
+pub const RRD_KIND_INTEGER: RrdKind = 0;
+/// Big-endian bytes whose order is the value's (packed temporals, decimals, bits).
+pub const RRD_KIND_BIG_ENDIAN: RrdKind = 1;
+/// 4-byte float.
+pub const RRD_KIND_FLOAT: RrdKind = 2;
+/// 8-byte float.
+pub const RRD_KIND_DOUBLE: RrdKind = 3;
+/// `pack_length` bytes, filled up with the collation's pad character.
+pub const RRD_KIND_FIXED_TEXT: RrdKind = 4;
+/// `length_bytes` of length, then the bytes.
+pub const RRD_KIND_VAR_TEXT: RrdKind = 5;
+/// `length_bytes` of length, then a pointer.
+pub const RRD_KIND_BLOB: RrdKind = 6;
+
+/// What a field may serve as when a time column is looked for.
+pub type RrdTimeKind = u8;
+/// Not a time.
+pub const RRD_TIME_NONE: RrdTimeKind = 0;
+/// An integer, in `TIME_UNIT`.
+pub const RRD_TIME_INTEGER: RrdTimeKind = 1;
+/// TIMESTAMP in the packed format.
+pub const RRD_TIME_TIMESTAMP: RrdTimeKind = 2;
+/// DATETIME in the packed format.
+pub const RRD_TIME_DATETIME: RrdTimeKind = 3;
+/// A temporal type of the format before MySQL 5.6, which cannot be a time column.
+pub const RRD_TIME_OLD_FORMAT: RrdTimeKind = 4;
+
+/// Weight levels of a collation at most.
+pub const RRD_MAX_LEVELS: usize = 6;
+
+/// The weight of one space on one level.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct RrdWeight {
+    /// Bytes used; 0 if a space weighs nothing.
+    pub length: u8,
+    /// The bytes.
+    pub bytes: [u8; 7],
+}
+
+/// Writes the weights of a text on one level, or on all (`level` = 255), to `out`; returns their bytes.
+/// `max_chars` 0 means all of the text. What does not fit is cut off.
+pub type RrdWeightsFn = Option<
+    unsafe extern "C" fn(
+        collation: *const c_void,
+        level: u32,
+        text: *const u8,
+        length: usize,
+        max_chars: u32,
+        out: *mut u8,
+        capacity: usize,
+    ) -> usize,
+>;
+
+/// A collation, as far as the store's keys need it. Must outlive the table handle.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RrdCollation {
+    /// Given back to `weights`; null for binary strings.
+    pub handle: *const c_void,
+    /// The weights of a text.
+    pub weights: RrdWeightsFn,
+    /// Spaces at the end do not count.
+    pub pad_space: u8,
+    /// Levels, or 255 when the weights of all levels come at once and trailing spaces are to be cut before.
+    pub levels: u8,
+    /// Bytes of the pad character (1 to 4).
+    pub pad_length: u8,
+    /// Keeps the layout the same everywhere.
+    pub reserved: u8,
+    /// The pad character of CHAR and BINARY.
+    pub pad: [u8; 4],
+    /// A space on each level.
+    pub space: [RrdWeight; RRD_MAX_LEVELS],
+}
+
+/// One stored column of a table.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RrdField {
+    /// SQL name.
+    pub name: RrdText,
+    /// Its number in the server's table.
+    pub number: u32,
+    /// Offset of the value in a record.
+    pub offset: u32,
+    /// Offset of the byte with its null bit.
+    pub null_offset: u32,
+    /// Bytes in a record.
+    pub pack_length: u32,
+    /// The null bit; 0 for NOT NULL.
+    pub null_mask: u8,
+    /// How the value lies there.
+    pub kind: RrdKind,
+    /// Bytes of the length of a var text or a blob.
+    pub length_bytes: u8,
+    /// Signed integer.
+    pub is_signed: u8,
+    /// What it may serve as on the time axis.
+    pub time_kind: RrdTimeKind,
+    /// Fraction digits of a temporal type.
+    pub fraction_digits: u8,
+    /// AUTO_INCREMENT.
+    pub is_auto_increment: u8,
+    /// Keeps the layout the same everywhere.
+    pub reserved: u8,
+    /// For texts and byte strings.
+    pub collation: RrdCollation,
+    /// Options of the column.
+    pub options: *const RrdOption,
+    /// How many.
+    pub option_count: usize,
+}
+
+/// One part of a key.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RrdKeyPart {
+    /// Position in `RrdTableDefinition::fields`.
+    pub field: u32,
+    /// Bytes of the value in a key image, without null byte and length.
+    pub length: u32,
+    /// Characters (bytes of binary strings) that count; 0 for the whole value.
+    pub prefix_chars: u32,
+    /// Whether a null byte comes first in a key image.
+    pub has_null_byte: u8,
+    /// Whether a 2-byte length precedes the value in a key image.
+    pub is_variable: u8,
+    /// Keeps the layout the same everywhere.
+    pub reserved: [u8; 2],
+}
+
+/// What the server knows of a table.
+#[repr(C)]
+pub struct RrdTableDefinition {
+    /// The stored fields, in record order.
+    pub fields: *const RrdField,
+    /// How many.
+    pub field_count: usize,
+    /// The parts of the key to cluster on.
+    pub key_parts: *const RrdKeyPart,
+    /// How many; 0 for a table without a usable key.
+    pub key_part_count: usize,
+    /// Bytes of a record.
+    pub record_bytes: usize,
+    /// Options of the table; used by `rrd_table_create` only.
+    pub options: *const RrdOption,
+    /// How many.
+    pub option_count: usize,
+}
+
+/// Figures of a table.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct RrdTableStats {
+    /// Rows, roughly.
+    pub rows: u64,
+    /// Bytes on disk.
+    pub data_bytes: u64,
+    /// Bytes in memory.
+    pub memtable_bytes: u64,
+    /// Files with rows.
+    pub segments: u64,
+    /// Mean bytes of a row in memory.
+    pub mean_row_bytes: u64,
+}
+
+/// Settings of the engine.
+#[repr(C)]
+pub struct RrdConfig {
+    /// The data folder.
+    pub directory: RrdText,
+    /// Bytes of all memtables together.
+    pub memtable_bytes: u64,
+    /// Bytes of decoded blocks kept.
+    pub cache_bytes: u64,
+    /// 0, 1, 2 as `rrd_flush_log_at_trx_commit`.
+    pub flush_log: u32,
+    /// Keeps the layout the same everywhere.
+    pub reserved: u32,
+}
+
+/// Whether the statement of this connection was killed; non-zero if so.
+pub type RrdKilledFn = Option<unsafe extern "C" fn(connection: *mut c_void) -> i32>;
+
+/// Told of progress: `done` of `total`; non-zero stops the work.
+pub type RrdProgressFn = Option<unsafe extern "C" fn(context: *mut c_void, done: u64, total: u64) -> i32>;
+
+/// Given a text: a finding of CHECK TABLE, a line of a report.
+pub type RrdTextFn = Option<unsafe extern "C" fn(context: *mut c_void, text: *const c_char, length: usize)>;
+
+/// Given one status variable.
+pub type RrdCounterFn =
+    Option<unsafe extern "C" fn(context: *mut c_void, name: *const c_char, length: usize, value: u64)>;
+
+/// How a transaction reads.
+pub type RrdIsolation = u32;
+/// Each statement sees what was committed when it began.
+pub const RRD_READ_COMMITTED: RrdIsolation = 0;
+/// All statements see what was committed at the first read.
+pub const RRD_REPEATABLE_READ: RrdIsolation = 1;
+
+/// Where a scan begins, seen from a key image (or a leading part of one).
+pub type RrdSeek = u32;
+/// At the first row with this key; the scan ends with the last such row.
+pub const RRD_SEEK_EXACT: RrdSeek = 0;
+/// At the first row with this key or a greater one.
+pub const RRD_SEEK_AT_OR_AFTER: RrdSeek = 1;
+/// At the first row with a greater key.
+pub const RRD_SEEK_AFTER: RrdSeek = 2;
+/// Backwards, at the last row with this key or a smaller one.
+pub const RRD_SEEK_AT_OR_BEFORE: RrdSeek = 3;
+/// Backwards, at the last row with a smaller key.
+pub const RRD_SEEK_BEFORE: RrdSeek = 4;
+/// Backwards, at the last row with this key; the scan ends with the first such row.
+pub const RRD_SEEK_LAST: RrdSeek = 5;
+/// At the first row of the table; the key is ignored.
+pub const RRD_SEEK_FIRST: RrdSeek = 6;
+/// Backwards, at the last row of the table; the key is ignored.
+pub const RRD_SEEK_END: RrdSeek = 7;
+
+const _: () = {
+    assert!(size_of::<RrdError>() == 1024);
+    assert!(size_of::<RrdText>() == 16);
+    assert!(size_of::<RrdOption>() == 32);
+    assert!(size_of::<RrdCollation>() == 72);
+    assert!(size_of::<RrdField>() == 128);
+    assert!(size_of::<RrdKeyPart>() == 16);
+    assert!(size_of::<RrdTableDefinition>() == 56);
+    assert!(size_of::<RrdTableStats>() == 40);
+    assert!(size_of::<RrdConfig>() == 40);
+};
+
+impl RrdText {
+    /// The bytes; `None` for "none".
+    ///
+    /// # Safety
+    /// `data` is null or points to `length` readable bytes that live for `'a`.
+    pub unsafe fn bytes<'a>(self) -> Option<&'a [u8]> {
+        if self.data.is_null() {
+            return None;
+        }
+        // SAFETY: promised by the caller.
+        Some(unsafe { std::slice::from_raw_parts(self.data.cast(), self.length) })
+    }
+}
