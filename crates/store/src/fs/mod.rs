@@ -20,8 +20,15 @@ pub trait WriteFile: Send {
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
     /// Makes everything written so far durable.
     fn sync(&mut self) -> Result<()>;
-    /// Bytes written so far.
+    /// Cuts the file back to its first `len` bytes, which needs no space; durable after `sync`. It takes away
+    /// what a failed `write` may have left behind.
+    fn truncate(&mut self, len: u64) -> Result<()>;
+    /// Bytes written so far; a failed `write` does not count, whatever it left behind.
     fn len(&self) -> u64;
+    /// Whether nothing was written yet.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// A file being read at any place, by any thread.
@@ -30,6 +37,10 @@ pub trait ReadFile: Send + Sync {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
     /// Bytes in the file.
     fn len(&self) -> u64;
+    /// Whether the file holds nothing.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// A held lock on a file; dropping it lets go.
@@ -64,6 +75,9 @@ pub trait Fs: Send + Sync {
     fn create_dir(&self, path: &Path) -> Result<()>;
     /// Entries of a folder, by name.
     fn list(&self, dir: &Path) -> Result<Vec<DirEntry>>;
+    /// Makes what an existing file holds durable, whoever wrote it: a server that was killed may have left
+    /// written but unsynced bytes, and whatever recovery believed has to be there next time too.
+    fn sync_file(&self, path: &Path) -> Result<()>;
     /// Whether a name exists.
     fn exists(&self, path: &Path) -> bool;
     /// Makes created, renamed and removed names of `dir` durable.

@@ -1,1 +1,279 @@
-//! The real file system; being written.
+//! The real file system: the only place that calls `std::fs`.
+//!
+//! Files are made with mode 0600 and folders with 0700. A file is made durable with fdatasync, a folder's names
+//! with fsync of the folder. The lock is flock(2): the kernel lets go of it when the process ends, however that
+//! comes about, so that a killed server never leaves a lock behind.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{DirEntry, FileLock, Fs, ReadFile, WriteFile};
+use crate::error::{Error, Result};
+
+/// The file system of the operating system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OsFs;
+
+struct OsWriteFile {
+    file: File,
+    path: PathBuf,
+    len: u64,
+}
+
+struct OsReadFile {
+    file: File,
+    path: PathBuf,
+    len: u64,
+}
+
+struct OsLock {
+    // Closing the file lets go of the lock.
+    _file: File,
+}
+
+impl FileLock for OsLock {}
+
+impl WriteFile for OsWriteFile {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file
+            .write_all_at(bytes, self.len)
+            .map_err(Error::io("write", &self.path))?;
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.file.sync_data().map_err(Error::io("sync", &self.path))
+    }
+
+    fn truncate(&mut self, len: u64) -> Result<()> {
+        self.file
+            .set_len(len)
+            .map_err(Error::io("truncate", &self.path))?;
+        self.len = len;
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+impl ReadFile for OsReadFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.file
+            .read_exact_at(buf, offset)
+            .map_err(Error::io("read", &self.path))
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+impl Fs for OsFs {
+    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(Error::io("create", path))?;
+        Ok(Box::new(OsWriteFile {
+            file,
+            path: path.to_path_buf(),
+            len: 0,
+        }))
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        let file = File::open(path).map_err(Error::io("open", path))?;
+        let len = file.metadata().map_err(Error::io("open", path))?.len();
+        Ok(Arc::new(OsReadFile {
+            file,
+            path: path.to_path_buf(),
+            len,
+        }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        fs::rename(from, to).map_err(Error::io("rename", from))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        fs::remove_file(path).map_err(Error::io("remove", path))
+    }
+
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        fs::remove_dir(path).map_err(Error::io("remove", path))
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
+        fs::hard_link(from, to).map_err(Error::io("link", to))
+    }
+
+    fn create_dir(&self, path: &Path) -> Result<()> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(Error::io("create", path))
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(dir).map_err(Error::io("list", dir))? {
+            let entry = entry.map_err(Error::io("list", dir))?;
+            let metadata = match entry.metadata() {
+                // Removed since the folder was read.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                other => other.map_err(Error::io("list", &entry.path()))?,
+            };
+            let name = entry.file_name().to_string_lossy().into_owned();
+            entries.push(DirEntry {
+                name,
+                bytes: metadata.len(),
+                is_dir: metadata.is_dir(),
+            });
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn sync_file(&self, path: &Path) -> Result<()> {
+        let file = File::open(path).map_err(Error::io("open", path))?;
+        file.sync_data().map_err(Error::io("sync", path))
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        let file = File::open(dir).map_err(Error::io("open", dir))?;
+        file.sync_all().map_err(Error::io("sync", dir))
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .map_err(Error::io("lock", path))?;
+        match try_flock(&file) {
+            Ok(()) => Ok(Box::new(OsLock { _file: file })),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(Error::Locked {
+                path: path.to_path_buf(),
+            }),
+            Err(e) => Err(Error::io("lock", path)(e)),
+        }
+    }
+}
+
+/// Takes the exclusive lock of a file without waiting.
+fn try_flock(file: &File) -> io::Result<()> {
+    // SAFETY: flock touches no memory of ours, and the descriptor is open as long as `file` is borrowed.
+    let status = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn what_is_written_can_be_read_and_only_by_the_owner() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("a/b");
+        OsFs.create_dir(&folder).unwrap();
+        OsFs.create_dir(&folder).unwrap();
+        let path = folder.join("f");
+        let mut file = OsFs.create(&path).unwrap();
+        assert!(OsFs.create(&path).is_err(), "the name is taken");
+        file.write(b"hello ").unwrap();
+        file.write(b"wurld").unwrap();
+        file.truncate(7).unwrap();
+        file.write(b"orld").unwrap();
+        file.sync().unwrap();
+        assert_eq!(file.len(), 11);
+        OsFs.sync_file(&path).unwrap();
+        OsFs.sync_dir(&folder).unwrap();
+        let read = OsFs.open(&path).unwrap();
+        let mut buf = [0; 5];
+        read.read_at(6, &mut buf).unwrap();
+        assert_eq!(&buf, b"world");
+        assert!(
+            read.read_at(7, &mut buf).is_err(),
+            "a short file is an error"
+        );
+        assert_eq!(read.len(), 11);
+        assert_eq!((mode(&path), mode(&folder)), (0o600, 0o700));
+    }
+
+    #[test]
+    fn names_are_listed_in_order_and_can_be_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["b", "a"] {
+            OsFs.create(&at(name))
+                .unwrap()
+                .write(name.as_bytes())
+                .unwrap();
+        }
+        OsFs.create_dir(&at("d")).unwrap();
+        OsFs.rename(&at("a"), &at("c")).unwrap();
+        OsFs.hard_link(&at("c"), &at("e")).unwrap();
+        OsFs.remove(&at("c")).unwrap();
+        let names: Vec<_> = OsFs
+            .list(dir.path())
+            .unwrap()
+            .into_iter()
+            .map(|e| (e.name, e.is_dir))
+            .collect();
+        assert_eq!(
+            names,
+            [("b".into(), false), ("d".into(), true), ("e".into(), false)]
+        );
+        OsFs.remove_dir(&at("d")).unwrap();
+        assert!(!OsFs.exists(&at("d")) && OsFs.exists(&at("e")));
+    }
+
+    #[test]
+    fn a_folder_has_one_user_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let held = OsFs.lock(&path).unwrap();
+        assert!(matches!(OsFs.lock(&path), Err(Error::Locked { .. })));
+        drop(held);
+        OsFs.lock(&path).unwrap();
+    }
+
+    #[test]
+    fn an_error_names_the_operation_and_the_file() {
+        let text = OsFs
+            .open(Path::new("/nowhere/f"))
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(text.starts_with("cannot open '/nowhere/f'"), "{text}");
+    }
+}
