@@ -2,7 +2,7 @@
 
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 
-# Every target below the "##" of which says in one line what it does.
+# What follows "##" is what `make help` says of a target.
 .PHONY: help build demo test bench server stop lint
 .DEFAULT_GOAL := help
 
@@ -15,7 +15,7 @@ build:  ## set up if needed, then build the plugin into build/plugin/ha_rrd.so
 demo: build ## show it: load, compare with InnoDB, kill the server, count what survived
 	@scripts/demo.sh
 
-test: build ## run all tests; the last line counts those passed and failed
+test:   ## run all tests; the last line counts those passed and failed
 	@scripts/test.sh
 
 bench: build ## load and query the same data in RRD and its peers (ROWS=, SENSORS=, SEED=, MODE=)

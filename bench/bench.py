@@ -11,7 +11,6 @@ build/bench/result.json. Exit code 1 when two engines answer differently.
 
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -172,15 +171,15 @@ def same_answer(one, other):
 
 def run(config, file, data):
     """Loads and queries every engine. Returns the results by engine and the differing answers."""
-    folder = FOLDER / "server"
-    shutil.rmtree(folder, ignore_errors=True)
     cache = config["cache"]
     options = [f"--innodb-buffer-pool-size={cache}", f"--loose-rrd-cache-size={cache}"]
     if "ROCKSDB" in config["engines"]:
         options.append(f"--rocksdb-block-cache-size={cache}")
     plugins = [PLUGIN_OF[e] for e in config["engines"] if e in PLUGIN_OF]
     results, differences = {}, []
-    with PrivateServer(folder, options, plugins) as server:
+    server = PrivateServer(FOLDER / "server", options, plugins)
+    server.erase()
+    with server:
         connection = server.connect()
         for engine in config["engines"]:
             print(f"loading {engine} ...", flush=True)
@@ -197,7 +196,7 @@ def run(config, file, data):
             first = readable[0]
             differences += [f"{e} and {first}: {name}" for e in readable[1:] if not same_answer(answers[first], answers[e])]
         connection.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    server.erase()
     return results, differences
 
 

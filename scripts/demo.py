@@ -6,7 +6,6 @@ acknowledged row is missing after the crash or an answer differs from InnoDB's.
 
 import os
 import random
-import shutil
 import sys
 import threading
 import time
@@ -146,11 +145,11 @@ def crash(server):
 
 
 def main():
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
     plugins = ["ha_rrd"] if ENGINE == "RRD" else []
     options = ["--innodb-buffer-pool-size=1G", "--loose-rrd-cache-size=1G"]
-    with PrivateServer(FOLDER, options, plugins) as server:
+    server = PrivateServer(FOLDER, options, plugins)
+    server.erase()
+    with server:
         version = server.sql("SELECT VERSION()")[0][0]
         print(f"A private server, MariaDB {version}, runs with the engine {ENGINE}.")
         with server.connect(autocommit=True) as connection, connection.cursor() as cursor:
@@ -160,7 +159,7 @@ def main():
             show_real_data(cursor)
         title("A crash while rows are written")
         complete = crash(server)
-    shutil.rmtree(FOLDER, ignore_errors=True)
+    server.erase()
     title("Result")
     print(f"  same answers as InnoDB: {'yes' if same else 'NO'}")
     print(f"  every acknowledged row survived the crash: {'yes' if complete else 'NO'}")

@@ -15,4 +15,4 @@ if [ ! -x "$deny" ]; then
     echo "building cargo-deny (once, some minutes)"
     cargo install --quiet --locked --root build/tools cargo-deny
 fi
-"$deny" --all-features check licenses bans sources
+"$deny" --all-features --log-level error check licenses bans sources

@@ -9,6 +9,7 @@ opened, no configuration file is read, and the server runs as whoever starts it.
 
 import getpass
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -94,6 +95,12 @@ class PrivateServer:
     def restart(self):
         self.stop()
         self.start()
+
+    def erase(self):
+        """Removes the folder with all in it; ends a server that an aborted run left there."""
+        self.kill()
+        self._drop_short_link()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def pid(self):
         """The process id of the running server of this folder, or None."""

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs every test of the project: the Rust crates, then SQL, crash and data-set tests on a real
+# Builds the plugin and runs every test of the project: the Rust crates, then SQL, crash and data-set tests on a real
 # server. Each runner's own count is summed; the last line is "N passed, N failed".
 #
 # A runner in tests/ prints its count as its last line in the same form and exits non-zero on a
@@ -49,6 +49,10 @@ count() {
     failed=$((failed + bad))
 }
 
+if ! scripts/build_plugin.sh; then
+    printf 'the build failed, so no test was run\n0 passed, 1 failed\n'
+    exit 1
+fi
 run_cargo
 run_runner tests/sql/run
 run_runner tests/crash/run

@@ -8,7 +8,6 @@ restart. Prints a line for each check, and "N passed, N failed" last.
 
 import contextlib
 import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -137,12 +136,11 @@ def compare_after_crash(cursor, data_set, results):
 
 
 def main():
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
     results = Results()
     data_sets = all_data_sets()
-    plugins = ["ha_rrd"] if ENGINE == "RRD" else []
-    with PrivateServer(FOLDER, plugins=plugins) as server:
+    server = PrivateServer(FOLDER, plugins=["ha_rrd"] if ENGINE == "RRD" else [])
+    server.erase()
+    with server:
         with server.connect(autocommit=True) as connection, connection.cursor() as cursor:
             cursor.execute("SET time_zone = '+00:00'")
             for database in ("peer", "inserted", "loaded"):
