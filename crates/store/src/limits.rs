@@ -45,3 +45,10 @@ pub const MAX_LOG_RECORD: usize = 1 << 30;
 
 /// Bytes of a manifest file beyond which it is rewritten as one snapshot (if it also doubled since).
 pub const MANIFEST_REWRITE_BYTES: u64 = 4 << 20;
+
+/// Bytes of all group keys of one segment, decoded: room for 16384 groups with two keys of 8 KiB, and a bound
+/// for what a damaged footer can make us allocate.
+pub const FOOTER_KEY_BYTES: usize = 256 << 20;
+
+/// Segment files kept open for reading: far below the usual 1024 descriptors that the server shares with us.
+pub const OPEN_SEGMENT_FILES: usize = 512;

@@ -4,14 +4,23 @@
 //! the [`crate::cache::BlockCache`]. A file's bytes are specified in `docs/format.md`; `format` and `footer`
 //! are the only places that know them. Which segments exist is the manifest's business.
 
+mod fields;
+pub(crate) mod files;
+mod footer;
+mod format;
 pub mod index;
 pub mod meta;
+mod order;
 pub mod reader;
+mod verify;
 pub mod writer;
 pub mod zone;
 
-pub use index::{GroupIndex, SegmentIndex};
+pub use index::{GroupIndex, SegmentColumn, SegmentIndex, SegmentSchema};
 pub use meta::{SegmentId, SegmentMeta};
 pub use reader::{ColumnSize, Segment};
 pub use writer::SegmentWriter;
 pub use zone::{Sum, ZoneMap};
+
+#[cfg(test)]
+mod tests;

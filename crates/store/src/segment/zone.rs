@@ -1,4 +1,15 @@
 //! Zone maps: what is known of a block without decoding it.
+//!
+//! The writer computes one for each block, the footer keeps them, scans skip groups by them and aggregates add
+//! them up. `verify` computes them anew and compares, so the float sum's order of additions is part of the format.
+
+use rrd_codec::{Bitmap, Column, Values};
+
+/// Strands of a float sum: enough independent additions to keep the processor busy.
+const STRANDS: usize = 8;
+
+const NEGATIVE_ZERO_F32: u32 = 1 << 31;
+const NEGATIVE_ZERO_F64: u64 = 1 << 63;
 
 /// A sum of a block's values that are not null.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,21 +41,219 @@ pub struct ZoneMap {
     /// Whether `range` and `sum` are values that are there and not only bounds: false for byte strings, and
     /// for floats when a NaN, an infinity or a negative zero is among them.
     pub exact: bool,
-    /// Their sum.
+    /// Their sum; 0 when all are null.
     pub sum: Sum,
 }
 
+impl ZoneMap {
+    /// Computes the zone map of a block.
+    pub fn of(column: &Column) -> ZoneMap {
+        let rows = column.rows() as u32;
+        let nulls = column.null_count() as u32;
+        let zone = ZoneMap { rows, nulls, range: None, exact: true, sum: Sum::None };
+        let some_null = column.nulls.as_ref().filter(|_| nulls > 0);
+        match (&column.values, some_null) {
+            (Values::Int(v), None) => zone.with_ints(v),
+            (Values::Int(v), Some(nulls)) => zone.with_ints(&dense(v, nulls)),
+            (Values::F32(v), None) => zone.with_f32(v),
+            (Values::F32(v), Some(nulls)) => zone.with_f32(&dense(v, nulls)),
+            (Values::F64(v), None) => zone.with_f64(v),
+            (Values::F64(v), Some(nulls)) => zone.with_f64(&dense(v, nulls)),
+            (Values::Bytes(v), None) => zone.with_prefixes(v.iter().map(order_bytes)),
+            (Values::Bytes(v), Some(nulls)) => {
+                zone.with_prefixes((0..v.len()).filter(|&i| !nulls.get(i)).map(|i| order_bytes(v.get(i))))
+            }
+        }
+    }
+
+    fn with_ints(self, values: &[u64]) -> ZoneMap {
+        // Halves are summed apart: 2^16 of them fit 64 bits with room to spare.
+        let (mut low, mut high) = (0u64, 0u64);
+        for &v in values {
+            low += v & 0xFFFF_FFFF;
+            high += v >> 32;
+        }
+        let sum = (u128::from(high) << 32) + u128::from(low);
+        ZoneMap { range: range(values.iter().copied()), sum: Sum::Int(sum), ..self }
+    }
+
+    fn with_f64(self, values: &[u64]) -> ZoneMap {
+        let plain = values.iter().fold(true, |plain, &v| plain & (f64::from_bits(v).is_finite() & (v != NEGATIVE_ZERO_F64)));
+        let nan = !plain && values.iter().any(|&v| f64::from_bits(v).is_nan());
+        let sum = sum_floats(values, f64::from_bits);
+        self.with_floats(range(values.iter().map(|&v| order_f64(v))), plain, nan, sum)
+    }
+
+    fn with_f32(self, values: &[u32]) -> ZoneMap {
+        let plain = values.iter().fold(true, |plain, &v| plain & (f32::from_bits(v).is_finite() & (v != NEGATIVE_ZERO_F32)));
+        let nan = !plain && values.iter().any(|&v| f32::from_bits(v).is_nan());
+        let sum = sum_floats(values, |v| f64::from(f32::from_bits(v)));
+        self.with_floats(range(values.iter().map(|&v| order_f32(v))), plain, nan, sum)
+    }
+
+    fn with_floats(self, range: Option<(u64, u64)>, plain: bool, nan: bool, sum: Sum) -> ZoneMap {
+        // NaN has no place in the order: nothing may be skipped.
+        let range = if nan { Some((0, u64::MAX)) } else { range };
+        ZoneMap { range, exact: plain, sum, ..self }
+    }
+
+    fn with_prefixes(self, prefixes: impl Iterator<Item = u64>) -> ZoneMap {
+        ZoneMap { range: range(prefixes), exact: false, sum: Sum::None, ..self }
+    }
+}
+
 /// Maps a double to an integer of the same order. -0.0 and 0.0 are equal.
+#[inline]
 pub fn order_f64(bits: u64) -> u64 {
-    todo!("{bits}")
+    let bits = if bits == NEGATIVE_ZERO_F64 { 0 } else { bits };
+    bits ^ ((bits as i64 >> 63) as u64 | 1 << 63)
 }
 
 /// Maps a float to an integer of the same order. -0.0 and 0.0 are equal.
+#[inline]
 pub fn order_f32(bits: u32) -> u64 {
-    todo!("{bits}")
+    let bits = if bits == NEGATIVE_ZERO_F32 { 0 } else { bits };
+    u64::from(bits ^ ((bits as i32 >> 31) as u32 | 1 << 31))
+}
+
+/// The double that [`order_f64`] mapped.
+pub fn f64_of_order(order: u64) -> f64 {
+    f64::from_bits(order ^ (!(order as i64 >> 63) as u64 | 1 << 63))
+}
+
+/// The float that [`order_f32`] mapped.
+pub fn f32_of_order(order: u64) -> f32 {
+    let order = order as u32;
+    f32::from_bits(order ^ (!(order as i32 >> 31) as u32 | 1 << 31))
 }
 
 /// The first 8 bytes, zeros behind the end: `a <= b` implies `order_bytes(a) <= order_bytes(b)`.
+#[inline]
 pub fn order_bytes(value: &[u8]) -> u64 {
-    todo!("{value:?}")
+    let mut be = [0; 8];
+    match value.first_chunk::<8>() {
+        Some(first) => be = *first,
+        None => be[..value.len()].copy_from_slice(value),
+    }
+    u64::from_be_bytes(be)
+}
+
+/// `a + b` rounded, and what rounding lost (Knuth).
+#[inline]
+pub fn two_sum(a: f64, b: f64) -> (f64, f64) {
+    let sum = a + b;
+    let b_part = sum - a;
+    (sum, (a - (sum - b_part)) + (b - b_part))
+}
+
+fn dense<T: Copy>(values: &[T], nulls: &Bitmap) -> Vec<T> {
+    let mut out = Vec::with_capacity(values.len());
+    for (chunk, &word) in values.chunks(64).zip(nulls.words()) {
+        match word {
+            0 => out.extend_from_slice(chunk),
+            u64::MAX => {}
+            _ => out.extend(chunk.iter().enumerate().filter(|(i, _)| word >> i & 1 == 0).map(|(_, &v)| v)),
+        }
+    }
+    out
+}
+
+fn range(mut values: impl Iterator<Item = u64>) -> Option<(u64, u64)> {
+    let first = values.next()?;
+    Some(values.fold((first, first), |(min, max), v| (min.min(v), max.max(v))))
+}
+
+/// The sum in the order that the format fixes.
+fn sum_floats<T: Copy>(values: &[T], float: impl Fn(T) -> f64) -> Sum {
+    let mut sums = [0.0; STRANDS];
+    let mut errors = [0.0; STRANDS];
+    for chunk in values.chunks(STRANDS) {
+        for ((sum, error), &v) in sums.iter_mut().zip(&mut errors).zip(chunk) {
+            let (s, e) = two_sum(*sum, float(v));
+            *sum = s;
+            *error += e;
+        }
+    }
+    let (mut hi, mut lo) = (0.0, 0.0);
+    for sum in sums {
+        let (h, e) = two_sum(hi, sum);
+        hi = h;
+        lo += e;
+    }
+    for error in errors {
+        lo += error;
+    }
+    let (hi, lo) = two_sum(hi, lo);
+    match hi.is_finite() && lo.is_finite() {
+        true => Sum::Float { hi, lo },
+        false => Sum::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn f64_column(values: &[f64]) -> Column {
+        Column { values: Values::F64(values.iter().map(|v| v.to_bits()).collect()), nulls: None }
+    }
+
+    #[test]
+    fn the_sum_keeps_what_plain_addition_loses() {
+        let mut values = vec![1e16];
+        values.extend(std::iter::repeat_n(1.0, 1000));
+        values.push(-1e16);
+        let Sum::Float { hi, lo } = ZoneMap::of(&f64_column(&values)).sum else { panic!("no sum") };
+        assert_eq!((hi, lo), (1000.0, 0.0));
+    }
+
+    #[test]
+    fn values_outside_the_order_never_cause_skipping_or_answers() {
+        let nan = ZoneMap::of(&f64_column(&[1.0, f64::NAN]));
+        assert_eq!((nan.range, nan.exact, nan.sum), (Some((0, u64::MAX)), false, Sum::None));
+        let infinite = ZoneMap::of(&f64_column(&[1.0, f64::INFINITY]));
+        assert_eq!((infinite.exact, infinite.sum), (false, Sum::None));
+        let zero = ZoneMap::of(&f64_column(&[-0.0]));
+        assert_eq!((zero.range, zero.exact), (Some((order_f64(0), order_f64(0))), false));
+        let overflow = ZoneMap::of(&f64_column(&[f64::MAX, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, f64::MAX]));
+        assert_eq!(overflow.sum, Sum::None);
+    }
+
+    #[test]
+    fn largest_integers_do_not_overflow_the_sum() {
+        let zone = ZoneMap::of(&Column { values: Values::Int(vec![u64::MAX; 65536]), nulls: None });
+        assert_eq!(zone.sum, Sum::Int(u128::from(u64::MAX) * 65536));
+    }
+
+    proptest! {
+        #[test]
+        fn float_orders_are_the_floats_order(a in any::<f64>(), b in any::<f64>()) {
+            prop_assume!(!a.is_nan() && !b.is_nan());
+            prop_assert_eq!(order_f64(a.to_bits()).cmp(&order_f64(b.to_bits())), a.partial_cmp(&b).unwrap());
+            prop_assert_eq!(f64_of_order(order_f64(a.to_bits())), a);
+            let (a, b) = (a as f32, b as f32);
+            prop_assert_eq!(order_f32(a.to_bits()).cmp(&order_f32(b.to_bits())), a.partial_cmp(&b).unwrap());
+            prop_assert_eq!(f32_of_order(order_f32(a.to_bits())), a);
+        }
+
+        #[test]
+        fn prefix_order_never_contradicts_the_bytes(a in prop::collection::vec(0u8..3, 0..11), b in prop::collection::vec(0u8..3, 0..11)) {
+            if a <= b {
+                prop_assert!(order_bytes(&a) <= order_bytes(&b));
+            }
+        }
+
+        #[test]
+        fn nulls_are_left_out(rows in prop::collection::vec((any::<u64>(), any::<bool>()), 1..200)) {
+            let mut nulls = Bitmap::new(rows.len());
+            rows.iter().enumerate().filter(|(_, r)| r.1).for_each(|(i, _)| nulls.set(i));
+            let kept: Vec<u64> = rows.iter().filter(|r| !r.1).map(|r| r.0).collect();
+            let column = Column { values: Values::Int(rows.iter().map(|r| r.0).collect()), nulls: Some(nulls).filter(|n| n.count() > 0) };
+            let zone = ZoneMap::of(&column);
+            prop_assert_eq!(zone.range, kept.iter().min().copied().zip(kept.iter().max().copied()));
+            prop_assert_eq!(zone.sum, Sum::Int(kept.iter().map(|&v| u128::from(v)).sum()));
+            prop_assert_eq!(zone.nulls as usize, rows.len() - kept.len());
+        }
+    }
 }
