@@ -18,6 +18,7 @@ pub mod schema;
 pub mod segment;
 pub mod table;
 pub mod txn;
+pub mod wal;
 
 pub use config::{Config, FlushLog};
 pub use cursor::{Cursor, Direction, RowGroup, Span};

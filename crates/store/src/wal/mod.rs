@@ -1,0 +1,333 @@
+//! The log: every commit goes here before it is acknowledged, and is replayed from here after a crash.
+//!
+//! One log for the engine, in files `log-<number>.rrdl`. [`Wal::append`] puts a record into a buffer, in commit
+//! order and without touching the disk; [`Wal::sync`] makes it durable. Whoever comes first writes and syncs for
+//! all who wait (group commit). A failed sync, or a write that failed for any other reason than a full disk,
+//! poisons the log: nothing is written after it. A full disk fails exactly the records that were to be written;
+//! they never come back, their positions are skipped, and the log goes on as soon as there is space.
+//! What the records mean is the business of others; byte layouts are in `docs/format-log.md`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::limits;
+
+mod frame;
+mod recover;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use recover::Replay;
+use writer::{Failure, Writer};
+
+/// Capacity of a buffer above which it is not kept for the next group.
+const KEPT_BUFFER_BYTES: usize = 4 << 20;
+
+/// A position in the log. A record's is where it ends; positions only grow, over all files and restarts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Lsn(pub u64);
+
+/// The log.
+pub struct Wal {
+    dir: PathBuf,
+    incarnation: u64,
+    shared: Mutex<Shared>,
+    /// Signalled when a leader is done.
+    done: Condvar,
+    /// Only the leader and `truncate` take it, never while they hold `shared`.
+    writer: Mutex<Writer>,
+}
+
+struct Shared {
+    /// Frames that no leader has taken yet.
+    buffer: Vec<u8>,
+    /// An empty buffer, kept for its capacity.
+    spare: Vec<u8>,
+    /// Position of the buffer's first byte.
+    buffer_start: Lsn,
+    /// Position of the next frame.
+    end: Lsn,
+    /// Up to here records are with the operating system, or refused.
+    written: Lsn,
+    /// Up to here records are durable, or refused.
+    synced: Lsn,
+    /// Where the last mark ends; see [`Wal::mark`].
+    marked: Lsn,
+    /// What a full disk refused.
+    refused: Vec<Refused>,
+    /// Whether a leader is at work.
+    busy: bool,
+    poisoned: Option<String>,
+    file_bytes: u64,
+}
+
+/// Records that end behind `after` and not behind `end` were refused.
+struct Refused {
+    after: Lsn,
+    end: Lsn,
+    errno: i32,
+}
+
+impl Wal {
+    /// Replays the log in `dir` (made if missing), oldest record first, and continues it in a new file.
+    pub fn open(fs: Arc<dyn Fs>, dir: &Path, replay: &mut Replay<'_>) -> Result<Wal> {
+        Wal::open_with(fs, dir, limits::LOG_FILE_BYTES, replay)
+    }
+
+    /// [`Wal::open`] with another size of files.
+    fn open_with(
+        fs: Arc<dyn Fs>,
+        dir: &Path,
+        file_bytes: u64,
+        replay: &mut Replay<'_>,
+    ) -> Result<Wal> {
+        let writer = recover::recover(fs, dir, file_bytes, replay)?;
+        let end = writer.end;
+        let shared = Shared {
+            buffer: Vec::new(),
+            spare: Vec::new(),
+            buffer_start: end,
+            end,
+            written: end,
+            synced: end,
+            marked: end,
+            refused: Vec::new(),
+            busy: false,
+            poisoned: None,
+            file_bytes: writer.bytes(),
+        };
+        Ok(Wal {
+            dir: dir.to_path_buf(),
+            incarnation: writer.incarnation,
+            shared: Mutex::new(shared),
+            done: Condvar::new(),
+            writer: Mutex::new(writer),
+        })
+    }
+
+    /// Appends a record, which must not be empty, to the buffer and gives its position.
+    pub fn append(&self, payload: &[u8]) -> Result<Lsn> {
+        self.append_parts(&[payload])
+    }
+
+    /// [`Wal::append`] of a record that lies in several places.
+    pub fn append_parts(&self, parts: &[&[u8]]) -> Result<Lsn> {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        if length > limits::MAX_LOG_RECORD {
+            let limit = limits::MAX_LOG_RECORD as u64;
+            return Err(Error::LimitExceeded {
+                what: "a log record".into(),
+                limit,
+            });
+        }
+        if length == 0 {
+            return Err(Error::InvalidInput("a log record is empty".into()));
+        }
+        let mut shared = self.shared.lock();
+        shared.check_poison()?;
+        Ok(shared.append(self.incarnation, parts))
+    }
+
+    /// Makes the record that ends at `up_to`, and all before it, durable. An error is this record's own: on a
+    /// full disk it was refused and is not in the log; the records before it may have been refused as well.
+    pub fn sync(&self, up_to: Lsn) -> Result<()> {
+        self.flush(up_to, true)
+    }
+
+    /// Hands the record that ends at `up_to`, and all before it, to the operating system.
+    pub fn write(&self, up_to: Lsn) -> Result<()> {
+        self.flush(up_to, false)
+    }
+
+    /// Up to here every record is durable, or was refused by a full disk.
+    pub fn synced(&self) -> Lsn {
+        self.shared.lock().synced
+    }
+
+    /// Where the newest record ends.
+    pub fn position(&self) -> Lsn {
+        self.shared.lock().end
+    }
+
+    /// Bytes of all files and of the buffer.
+    pub fn bytes(&self) -> u64 {
+        let shared = self.shared.lock();
+        shared.file_bytes + shared.buffer.len() as u64
+    }
+
+    /// Bytes of records that are not with the operating system yet.
+    pub fn unwritten(&self) -> usize {
+        self.shared.lock().buffer.len()
+    }
+
+    /// Removes whole files in which no record ends behind `keep_from`. The newest file always stays. A file
+    /// that cannot be removed is an error and tried again by the next call.
+    pub fn truncate(&self, keep_from: Lsn) -> Result<()> {
+        let mut writer = self.writer.lock();
+        self.shared.lock().check_poison()?;
+        let outcome = writer.remove_until(keep_from);
+        let mut shared = self.shared.lock();
+        shared.file_bytes = writer.bytes();
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(Failure::Full(e)) => Err(e),
+            Err(Failure::Broken(e)) => {
+                shared.poisoned = Some(e.to_string());
+                Err(e)
+            }
+        }
+    }
+
+    /// Makes everything durable and writes a mark that says so: damage of a record in front of a mark is told
+    /// from a torn write, which is ignored. To be called at shutdown, and now and then when the log is idle.
+    pub fn mark(&self) -> Result<()> {
+        let end = self.position();
+        self.sync(end)?;
+        let is_writing = self.writer.lock().is_writing();
+        let mut shared = self.shared.lock();
+        if !is_writing || shared.marked == shared.end {
+            return Ok(());
+        }
+        shared.check_poison()?;
+        shared.marked = shared.append(self.incarnation, &[]);
+        let marked = shared.marked;
+        drop(shared);
+        self.write(marked)
+    }
+
+    fn flush(&self, up_to: Lsn, durable: bool) -> Result<()> {
+        let mut shared = self.shared.lock();
+        loop {
+            if let Some(outcome) = self.outcome(&shared, up_to, durable) {
+                return outcome;
+            }
+            if shared.busy {
+                self.done.wait(&mut shared);
+            } else {
+                self.lead(&mut shared, durable);
+            }
+        }
+    }
+
+    /// What became of the record that ends at `up_to`, once that is known.
+    fn outcome(&self, shared: &Shared, up_to: Lsn, durable: bool) -> Option<Result<()>> {
+        if let Some(errno) = shared.refused_with(up_to) {
+            let source = io::Error::from_raw_os_error(errno);
+            return Some(Err(Error::io("write", &self.dir)(source)));
+        }
+        let reached = if durable {
+            shared.synced
+        } else {
+            shared.written
+        };
+        if up_to <= reached {
+            return Some(Ok(()));
+        }
+        if up_to > shared.end {
+            return Some(Err(Error::InvalidInput(
+                "a position behind the end of the log".into(),
+            )));
+        }
+        shared.check_poison().err().map(Err)
+    }
+
+    /// Writes all that is in the buffer, and syncs, for everybody who waits.
+    fn lead(&self, shared: &mut MutexGuard<'_, Shared>, durable: bool) {
+        let spare = std::mem::take(&mut shared.spare);
+        let mut group = std::mem::replace(&mut shared.buffer, spare);
+        let (start, end) = (shared.buffer_start, shared.end);
+        shared.buffer_start = end;
+        shared.busy = true;
+        let (outcome, file_bytes) = MutexGuard::unlocked(shared, || {
+            let mut writer = self.writer.lock();
+            let outcome = writer.write(&group, start);
+            let outcome = if durable {
+                outcome.and_then(|()| writer.sync())
+            } else {
+                outcome
+            };
+            (outcome, writer.bytes())
+        });
+        shared.busy = false;
+        shared.file_bytes = file_bytes;
+        shared.settle(outcome, start, end, durable);
+        if group.capacity() <= KEPT_BUFFER_BYTES {
+            group.clear();
+            shared.spare = group;
+        }
+        self.done.notify_all();
+    }
+}
+
+impl Shared {
+    fn append(&mut self, incarnation: u64, parts: &[&[u8]]) -> Lsn {
+        let before = self.buffer.len();
+        frame::encode(&mut self.buffer, incarnation, self.end, self.synced, parts);
+        self.end.0 += (self.buffer.len() - before) as u64;
+        self.end
+    }
+
+    fn check_poison(&self) -> Result<()> {
+        match &self.poisoned {
+            Some(reason) => Err(Error::Poisoned {
+                reason: reason.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn refused_with(&self, lsn: Lsn) -> Option<i32> {
+        let refused = |r: &&Refused| r.after < lsn && lsn <= r.end;
+        self.refused.iter().rev().find(refused).map(|r| r.errno)
+    }
+
+    /// Notes what became of the group from `start` to `end`.
+    fn settle(
+        &mut self,
+        outcome: std::result::Result<(), Failure>,
+        start: Lsn,
+        end: Lsn,
+        durable: bool,
+    ) {
+        match outcome {
+            Ok(()) => {
+                self.written = end;
+                if durable {
+                    self.synced = end;
+                }
+            }
+            Err(Failure::Full(e)) => {
+                let errno = match &e {
+                    Error::Io { source, .. } => source.raw_os_error(),
+                    _ => None,
+                };
+                self.refuse(start, end, errno.unwrap_or(libc::ENOSPC));
+                // The file before was synced when the refused group was cut off.
+                self.written = end;
+                self.synced = end;
+            }
+            Err(Failure::Broken(e)) => self.poisoned = Some(e.to_string()),
+        }
+    }
+
+    fn refuse(&mut self, after: Lsn, end: Lsn, errno: i32) {
+        match self.refused.last_mut() {
+            // While a disk stays full all of its refusals are one entry.
+            Some(last) if last.end == after => {
+                *last = Refused {
+                    after: last.after,
+                    end,
+                    errno,
+                }
+            }
+            _ => self.refused.push(Refused { after, end, errno }),
+        }
+    }
+}

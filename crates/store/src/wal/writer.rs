@@ -1,0 +1,242 @@
+//! The files of the log as one thread at a time writes them: the leader of a group.
+//!
+//! A file gets its name only after its header is durable, so a named file always has a whole header. A file is
+//! left for the next one only when all of it is durable, so the next header can say where it ends. A group that
+//! a full disk refused is cut off again, durably, before anybody hears of it: what was refused never comes back.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::Lsn;
+use super::frame::{FileHeader, HEADER_BYTES};
+use crate::error::Error;
+use crate::fs::{Fs, WriteFile};
+
+/// How a group failed.
+pub enum Failure {
+    /// The disk is full. Nothing of the group is left and all before it is durable; the log goes on.
+    Full(Error),
+    /// What is on disk is not known: no further write.
+    Broken(Error),
+}
+
+/// A file that is only read or removed.
+#[derive(Clone, Debug)]
+pub struct Retired {
+    pub number: u64,
+    pub end: Lsn,
+    pub bytes: u64,
+}
+
+struct Current {
+    file: Box<dyn WriteFile>,
+    number: u64,
+}
+
+/// The files.
+pub struct Writer {
+    pub fs: Arc<dyn Fs>,
+    pub dir: PathBuf,
+    pub incarnation: u64,
+    pub next_number: u64,
+    /// Bytes after which the next group begins a new file.
+    pub file_bytes: u64,
+    /// Where the log on disk ends.
+    pub end: Lsn,
+    pub retired: VecDeque<Retired>,
+    current: Option<Current>,
+}
+
+impl Writer {
+    /// A writer behind `retired` files; it begins a new file with its first group.
+    pub fn new(fs: Arc<dyn Fs>, dir: &Path, file_bytes: u64) -> Writer {
+        Writer {
+            fs,
+            dir: dir.to_path_buf(),
+            incarnation: 1,
+            next_number: 1,
+            file_bytes,
+            end: Lsn(0),
+            retired: VecDeque::new(),
+            current: None,
+        }
+    }
+
+    /// Hands a group of frames, the first at `start`, to the operating system.
+    pub fn write(&mut self, group: &[u8], start: Lsn) -> Result<(), Failure> {
+        if group.is_empty() {
+            return Ok(());
+        }
+        if self
+            .current
+            .as_ref()
+            .is_some_and(|c| c.file.len() >= self.file_bytes)
+        {
+            self.sync()?;
+            self.retire();
+        }
+        if self.current.is_none() {
+            self.begin_file(start)?;
+        }
+        let path = self.current_path();
+        if let Some(current) = &mut self.current
+            && let Err(e) = current.file.write(group)
+        {
+            let e = at(&path, e);
+            if !e.is_disk_full() {
+                return Err(Failure::Broken(e));
+            }
+            self.cut_off().map_err(Failure::Broken)?;
+            return Err(Failure::Full(e));
+        }
+        self.end = Lsn(start.0 + group.len() as u64);
+        Ok(())
+    }
+
+    /// Makes everything written durable.
+    pub fn sync(&mut self) -> Result<(), Failure> {
+        let path = self.current_path();
+        match &mut self.current {
+            Some(current) => current
+                .file
+                .sync()
+                .map_err(|e| Failure::Broken(at(&path, e))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a file is being written.
+    pub fn is_writing(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        let current = self.current.as_ref().map_or(0, |c| c.file.len());
+        current + self.retired.iter().map(|r| r.bytes).sum::<u64>()
+    }
+
+    /// Removes the oldest files as long as nothing behind `keep_from` is in them.
+    pub fn remove_until(&mut self, keep_from: Lsn) -> Result<(), Failure> {
+        while let Some(oldest) = self.retired.front()
+            && oldest.end <= keep_from
+        {
+            let path = self.dir.join(file_name(oldest.number));
+            if let Err(e) = self.fs.remove(&path) {
+                return Err(Failure::Full(e));
+            }
+            // Durable one by one: were a younger file gone and an older one back, the log would have a gap.
+            self.fs.sync_dir(&self.dir).map_err(Failure::Broken)?;
+            self.retired.pop_front();
+        }
+        Ok(())
+    }
+
+    fn retire(&mut self) {
+        if let Some(Current { file, number }) = self.current.take() {
+            self.retired.push_back(Retired {
+                number,
+                end: self.end,
+                bytes: file.len(),
+            });
+        }
+    }
+
+    /// Takes away what a refused group left behind and leaves the file.
+    fn cut_off(&mut self) -> crate::Result<()> {
+        let path = self.current_path();
+        let Some(Current { mut file, number }) = self.current.take() else {
+            return Ok(());
+        };
+        let len = file.len();
+        if len > HEADER_BYTES as u64 {
+            file.truncate(len).map_err(|e| at(&path, e))?;
+            file.sync().map_err(|e| at(&path, e))?;
+            self.retired.push_back(Retired {
+                number,
+                end: self.end,
+                bytes: len,
+            });
+        } else {
+            // Nothing else is in it. Kept, such files would take up what little space is left.
+            drop(file);
+            self.fs.remove(&path)?;
+            self.fs.sync_dir(&self.dir)?;
+            self.next_number = number;
+        }
+        Ok(())
+    }
+
+    fn begin_file(&mut self, start: Lsn) -> Result<(), Failure> {
+        let number = self.next_number;
+        let path = self.dir.join(file_name(number));
+        let temporary = self.dir.join(temporary_name(number));
+        match self.make_file(&path, &temporary, number, start) {
+            Ok(file) => {
+                // The name must be durable before a record in the file counts as durable.
+                self.fs.sync_dir(&self.dir).map_err(Failure::Broken)?;
+                self.current = Some(Current { file, number });
+                self.next_number = number + 1;
+                Ok(())
+            }
+            Err(e) if e.is_disk_full() => {
+                // Should it stay, the next attempt or the next start removes it.
+                let _ = self.fs.remove(&temporary);
+                Err(Failure::Full(e))
+            }
+            Err(e) => Err(Failure::Broken(e)),
+        }
+    }
+
+    fn make_file(
+        &self,
+        path: &Path,
+        temporary: &Path,
+        number: u64,
+        start: Lsn,
+    ) -> crate::Result<Box<dyn WriteFile>> {
+        if self.fs.exists(temporary) {
+            self.fs.remove(temporary)?;
+        }
+        let header = FileHeader {
+            number,
+            incarnation: self.incarnation,
+            start,
+            previous_end: self.end,
+        };
+        let mut file = self.fs.create(temporary)?;
+        file.write(&header.encode())?;
+        // The header must be durable before the file gets its name.
+        file.sync()?;
+        self.fs.rename(temporary, path)?;
+        Ok(file)
+    }
+
+    fn current_path(&self) -> PathBuf {
+        let number = self.current.as_ref().map_or(self.next_number, |c| c.number);
+        self.dir.join(file_name(number))
+    }
+}
+
+/// The name of a log file.
+pub fn file_name(number: u64) -> String {
+    format!("log-{number:016x}.rrdl")
+}
+
+/// The name of a log file whose header is not durable yet.
+pub fn temporary_name(number: u64) -> String {
+    format!("{}.tmp", file_name(number))
+}
+
+/// The error with the file's name of today: an open file knows only the one that it was made with.
+fn at(path: &Path, error: Error) -> Error {
+    match error {
+        Error::Io { op, source, .. } => Error::Io {
+            op,
+            path: path.to_path_buf(),
+            source,
+        },
+        other => other,
+    }
+}
