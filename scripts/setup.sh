@@ -40,13 +40,21 @@ missing_packages() {
     for p in $(mariadb_packages); do
         [ "$(installed_version "$p")" = "$1" ] || printf '%s=%s ' "$p" "$1"
     done
-    [ -n "$(rust_packages)" ] && rust_packages
-    return 0
+    rust_packages
+}
+
+# The oldest Rust that the crates compile with, as in Cargo.toml: 1.$rust_minor.
+rust_minor=$(sed -n 's/^rust-version = "1\.\([0-9]*\)"/\1/p' Cargo.toml)
+
+rust_is_recent() {
+    local found
+    found=$({ cargo --version && rustc --version; } 2>/dev/null | sed -n 's/^[a-z]* 1\.\([0-9]*\)\..*/\1/p' | sort -n | head -1)
+    [ "${found:-0}" -ge "$rust_minor" ]
 }
 
 # Debian's own rustc is too old for edition 2024; rustc-web is the current one that Debian keeps
-# for building browsers. Wanted only where no cargo is there.
-rust_packages() { command -v cargo >/dev/null || printf 'cargo-web rustc-web '; }
+# for building browsers. Wanted only where no recent Rust is there.
+rust_packages() { rust_is_recent || printf 'cargo-web rustc-web '; }
 
 # apt with lists, cache and sources of its own, so that the user's /etc/apt stays as it is.
 private_apt() {
@@ -64,7 +72,7 @@ write_source_list() {
     apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT) $(LABEL)' 'Created-By: Packages' |
         awk -v key="$keyring" '/ main Debian/ { print "deb-src [signed-by=" key "] " $1, $2, "main" }' |
         sort -u >"$build/apt/sources.list"
-    [ -s "$build/apt/sources.list" ] || fail "apt lists no Debian archive; run 'apt-get update' first"
+    [ -s "$build/apt/sources.list" ] || fail "apt knows no Debian archive; run 'apt-get update' as root first"
 }
 
 # Versions of the series that Debian has both as packages and as source, newest first.
@@ -124,8 +132,8 @@ sudo apt-get install --no-install-recommends $missing"
 }
 
 check_rust() {
-    command -v cargo >/dev/null ||
-        fail "no cargo. Install Debian's cargo-web and rustc-web, or Rust 1.85 or newer from rustup"
+    rust_is_recent ||
+        fail "this needs Rust 1.$rust_minor or newer: Debian's cargo-web and rustc-web, or rustup's"
 }
 
 unpack_source() {
@@ -187,6 +195,8 @@ fi
 
 mkdir -p "$build"
 command -v apt-get >/dev/null || fail "this needs Debian 12 (apt-get is not there)"
+# A fresh container has no lists of packages yet.
+[ "$(id -u)" != 0 ] || apt-get -qq update || say "apt-get update failed; going on with the old lists"
 write_source_list
 private_apt apt-get -qq update
 version=
