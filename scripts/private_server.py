@@ -214,7 +214,8 @@ class PrivateServer:
         loaded = self.sql("SELECT DISTINCT plugin_library FROM information_schema.plugins WHERE plugin_status = 'ACTIVE'")
         missing = [name for name in self.plugins if [f"{name}.so"] not in loaded]
         if missing:
-            reason = self.tail_of_log()
+            lines = self.tail_of_log(1000).splitlines()
+            reason = "\n".join(line for line in lines if "[ERROR]" in line or "[Warning]" in line)
             self.stop()
             raise ServerError(f"the server did not load {', '.join(missing)}; from {self.log}:\n{reason}")
 
