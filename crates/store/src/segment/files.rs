@@ -24,7 +24,11 @@ struct Open {
 
 impl OpenFiles {
     /// The file of a segment, opened by `open` unless it is.
-    pub(crate) fn get(&self, id: SegmentId, open: impl FnOnce() -> Result<Arc<dyn ReadFile>>) -> Result<Arc<dyn ReadFile>> {
+    pub(crate) fn get(
+        &self,
+        id: SegmentId,
+        open: impl FnOnce() -> Result<Arc<dyn ReadFile>>,
+    ) -> Result<Arc<dyn ReadFile>> {
         if let Some(file) = self.open.lock().touch(id) {
             return Ok(file);
         }
@@ -54,7 +58,11 @@ impl Open {
 
     fn keep(&mut self, id: SegmentId, file: Arc<dyn ReadFile>) {
         if self.files.len() >= limits::OPEN_SEGMENT_FILES {
-            let oldest = self.files.iter().min_by_key(|(_, (_, used))| *used).map(|(&id, _)| id);
+            let oldest = self
+                .files
+                .iter()
+                .min_by_key(|(_, (_, used))| *used)
+                .map(|(&id, _)| id);
             oldest.map(|id| self.files.remove(&id));
         }
         self.files.insert(id, (file, self.clock));

@@ -40,7 +40,10 @@ pub(crate) struct Damage {
 
 impl Damage {
     pub(crate) fn new(at: usize, what: impl Into<String>) -> Damage {
-        Damage { at, what: what.into() }
+        Damage {
+            at,
+            what: what.into(),
+        }
     }
 }
 
@@ -117,7 +120,8 @@ impl BlockHeader {
             return Err(Damage::new(0, "no block starts here"));
         }
         Ok(BlockHeader {
-            lane: lane_of_byte(bytes[1]).ok_or_else(|| Damage::new(1, format!("unknown lane {:#04x}", bytes[1])))?,
+            lane: lane_of_byte(bytes[1])
+                .ok_or_else(|| Damage::new(1, format!("unknown lane {:#04x}", bytes[1])))?,
             rows: u32::from(u16::from_le_bytes([bytes[2], bytes[3]])) + 1,
             column: u32_at(bytes, 4),
             group: u32_at(bytes, 8),
@@ -128,8 +132,9 @@ impl BlockHeader {
 
 /// Checks the checksum of a whole block, header and payload.
 pub(crate) fn check_block(segment: SegmentId, block: &[u8]) -> Result<(), Damage> {
-    let (header, payload) =
-        block.split_at_checked(BLOCK_HEADER_BYTES).ok_or_else(|| Damage::new(0, "the file ends within a block header"))?;
+    let (header, payload) = block
+        .split_at_checked(BLOCK_HEADER_BYTES)
+        .ok_or_else(|| Damage::new(0, "the file ends within a block header"))?;
     if u32_at(header, 16) != block_crc(segment, &header[..16], payload) {
         return Err(Damage::new(0, "checksum of the block differs"));
     }
@@ -165,18 +170,30 @@ impl Trailer {
     }
 
     /// The trailer of a file of `file_bytes` bytes.
-    pub(crate) fn from_bytes(bytes: &[u8; TRAILER_BYTES], segment: SegmentId, file_bytes: u64) -> Result<Trailer, Damage> {
+    pub(crate) fn from_bytes(
+        bytes: &[u8; TRAILER_BYTES],
+        segment: SegmentId,
+        file_bytes: u64,
+    ) -> Result<Trailer, Damage> {
         if bytes[20..] != END_MAGIC {
             return Err(Damage::new(20, "the end of the file is missing"));
         }
         if u32_at(bytes, 16) != block_crc(segment, &bytes[..16], &[]) {
             return Err(Damage::new(0, "checksum of the trailer differs"));
         }
-        let trailer =
-            Trailer { footer_offset: u64_at(bytes, 0), footer_length: u32_at(bytes, 8), footer_crc: u32_at(bytes, 12) };
-        let end = trailer.footer_offset.checked_add(u64::from(trailer.footer_length) + TRAILER_BYTES as u64);
+        let trailer = Trailer {
+            footer_offset: u64_at(bytes, 0),
+            footer_length: u32_at(bytes, 8),
+            footer_crc: u32_at(bytes, 12),
+        };
+        let end = trailer
+            .footer_offset
+            .checked_add(u64::from(trailer.footer_length) + TRAILER_BYTES as u64);
         if trailer.footer_offset < HEADER_BYTES as u64 || end != Some(file_bytes) {
-            return Err(Damage::new(0, "the trailer's footer does not end where the trailer begins"));
+            return Err(Damage::new(
+                0,
+                "the trailer's footer does not end where the trailer begins",
+            ));
         }
         Ok(trailer)
     }

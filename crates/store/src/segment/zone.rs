@@ -50,7 +50,13 @@ impl ZoneMap {
     pub fn of(column: &Column) -> ZoneMap {
         let rows = column.rows() as u32;
         let nulls = column.null_count() as u32;
-        let zone = ZoneMap { rows, nulls, range: None, exact: true, sum: Sum::None };
+        let zone = ZoneMap {
+            rows,
+            nulls,
+            range: None,
+            exact: true,
+            sum: Sum::None,
+        };
         let some_null = column.nulls.as_ref().filter(|_| nulls > 0);
         match (&column.values, some_null) {
             (Values::Int(v), None) => zone.with_ints(v),
@@ -60,9 +66,11 @@ impl ZoneMap {
             (Values::F64(v), None) => zone.with_f64(v),
             (Values::F64(v), Some(nulls)) => zone.with_f64(&dense(v, nulls)),
             (Values::Bytes(v), None) => zone.with_prefixes(v.iter().map(order_bytes)),
-            (Values::Bytes(v), Some(nulls)) => {
-                zone.with_prefixes((0..v.len()).filter(|&i| !nulls.get(i)).map(|i| order_bytes(v.get(i))))
-            }
+            (Values::Bytes(v), Some(nulls)) => zone.with_prefixes(
+                (0..v.len())
+                    .filter(|&i| !nulls.get(i))
+                    .map(|i| order_bytes(v.get(i))),
+            ),
         }
     }
 
@@ -74,18 +82,26 @@ impl ZoneMap {
             high += v >> 32;
         }
         let sum = (u128::from(high) << 32) + u128::from(low);
-        ZoneMap { range: range(values.iter().copied()), sum: Sum::Int(sum), ..self }
+        ZoneMap {
+            range: range(values.iter().copied()),
+            sum: Sum::Int(sum),
+            ..self
+        }
     }
 
     fn with_f64(self, values: &[u64]) -> ZoneMap {
-        let plain = values.iter().fold(true, |plain, &v| plain & (f64::from_bits(v).is_finite() & (v != NEGATIVE_ZERO_F64)));
+        let plain = values.iter().fold(true, |plain, &v| {
+            plain & (f64::from_bits(v).is_finite() & (v != NEGATIVE_ZERO_F64))
+        });
         let nan = !plain && values.iter().any(|&v| f64::from_bits(v).is_nan());
         let sum = sum_floats(values, f64::from_bits);
         self.with_floats(range(values.iter().map(|&v| order_f64(v))), plain, nan, sum)
     }
 
     fn with_f32(self, values: &[u32]) -> ZoneMap {
-        let plain = values.iter().fold(true, |plain, &v| plain & (f32::from_bits(v).is_finite() & (v != NEGATIVE_ZERO_F32)));
+        let plain = values.iter().fold(true, |plain, &v| {
+            plain & (f32::from_bits(v).is_finite() & (v != NEGATIVE_ZERO_F32))
+        });
         let nan = !plain && values.iter().any(|&v| f32::from_bits(v).is_nan());
         let sum = sum_floats(values, |v| f64::from(f32::from_bits(v)));
         self.with_floats(range(values.iter().map(|&v| order_f32(v))), plain, nan, sum)
@@ -94,11 +110,21 @@ impl ZoneMap {
     fn with_floats(self, range: Option<(u64, u64)>, plain: bool, nan: bool, sum: Sum) -> ZoneMap {
         // NaN has no place in the order: nothing may be skipped.
         let range = if nan { Some((0, u64::MAX)) } else { range };
-        ZoneMap { range, exact: plain, sum, ..self }
+        ZoneMap {
+            range,
+            exact: plain,
+            sum,
+            ..self
+        }
     }
 
     fn with_prefixes(self, prefixes: impl Iterator<Item = u64>) -> ZoneMap {
-        ZoneMap { range: range(prefixes), exact: false, sum: Sum::None, ..self }
+        ZoneMap {
+            range: range(prefixes),
+            exact: false,
+            sum: Sum::None,
+            ..self
+        }
     }
 }
 
@@ -152,7 +178,13 @@ fn dense<T: Copy>(values: &[T], nulls: &Bitmap) -> Vec<T> {
         match word {
             0 => out.extend_from_slice(chunk),
             u64::MAX => {}
-            _ => out.extend(chunk.iter().enumerate().filter(|(i, _)| word >> i & 1 == 0).map(|(_, &v)| v)),
+            _ => out.extend(
+                chunk
+                    .iter()
+                    .enumerate()
+                    .filter(|(i, _)| word >> i & 1 == 0)
+                    .map(|(_, &v)| v),
+            ),
         }
     }
     out
@@ -196,7 +228,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn f64_column(values: &[f64]) -> Column {
-        Column { values: Values::F64(values.iter().map(|v| v.to_bits()).collect()), nulls: None }
+        Column {
+            values: Values::F64(values.iter().map(|v| v.to_bits()).collect()),
+            nulls: None,
+        }
     }
 
     #[test]
@@ -204,25 +239,46 @@ mod tests {
         let mut values = vec![1e16];
         values.extend(std::iter::repeat_n(1.0, 1000));
         values.push(-1e16);
-        let Sum::Float { hi, lo } = ZoneMap::of(&f64_column(&values)).sum else { panic!("no sum") };
+        let Sum::Float { hi, lo } = ZoneMap::of(&f64_column(&values)).sum else {
+            panic!("no sum")
+        };
         assert_eq!((hi, lo), (1000.0, 0.0));
     }
 
     #[test]
     fn values_outside_the_order_never_cause_skipping_or_answers() {
         let nan = ZoneMap::of(&f64_column(&[1.0, f64::NAN]));
-        assert_eq!((nan.range, nan.exact, nan.sum), (Some((0, u64::MAX)), false, Sum::None));
+        assert_eq!(
+            (nan.range, nan.exact, nan.sum),
+            (Some((0, u64::MAX)), false, Sum::None)
+        );
         let infinite = ZoneMap::of(&f64_column(&[1.0, f64::INFINITY]));
         assert_eq!((infinite.exact, infinite.sum), (false, Sum::None));
         let zero = ZoneMap::of(&f64_column(&[-0.0]));
-        assert_eq!((zero.range, zero.exact), (Some((order_f64(0), order_f64(0))), false));
-        let overflow = ZoneMap::of(&f64_column(&[f64::MAX, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, f64::MAX]));
+        assert_eq!(
+            (zero.range, zero.exact),
+            (Some((order_f64(0), order_f64(0))), false)
+        );
+        let overflow = ZoneMap::of(&f64_column(&[
+            f64::MAX,
+            0.0,
+            0.0,
+            0.0,
+            0.0,
+            0.0,
+            0.0,
+            0.0,
+            f64::MAX,
+        ]));
         assert_eq!(overflow.sum, Sum::None);
     }
 
     #[test]
     fn largest_integers_do_not_overflow_the_sum() {
-        let zone = ZoneMap::of(&Column { values: Values::Int(vec![u64::MAX; 65536]), nulls: None });
+        let zone = ZoneMap::of(&Column {
+            values: Values::Int(vec![u64::MAX; 65536]),
+            nulls: None,
+        });
         assert_eq!(zone.sum, Sum::Int(u128::from(u64::MAX) * 65536));
     }
 
@@ -230,10 +286,10 @@ mod tests {
         #[test]
         fn float_orders_are_the_floats_order(a in any::<f64>(), b in any::<f64>()) {
             prop_assume!(!a.is_nan() && !b.is_nan());
-            prop_assert_eq!(order_f64(a.to_bits()).cmp(&order_f64(b.to_bits())), a.partial_cmp(&b).unwrap());
+            prop_assert_eq!(Some(order_f64(a.to_bits()).cmp(&order_f64(b.to_bits()))), a.partial_cmp(&b));
             prop_assert_eq!(f64_of_order(order_f64(a.to_bits())), a);
             let (a, b) = (a as f32, b as f32);
-            prop_assert_eq!(order_f32(a.to_bits()).cmp(&order_f32(b.to_bits())), a.partial_cmp(&b).unwrap());
+            prop_assert_eq!(Some(order_f32(a.to_bits()).cmp(&order_f32(b.to_bits()))), a.partial_cmp(&b));
             prop_assert_eq!(f32_of_order(order_f32(a.to_bits())), a);
         }
 
