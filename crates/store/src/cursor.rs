@@ -1,42 +1,223 @@
-//! Stub of a scan's interface; being written.
+//! A scan: a walk over the rows that a snapshot sees, in key order, either way.
+//!
+//! The cursor merges the transaction's own writes, the memtables and the segments of one version of the table. It
+//! hands out spans: rows side by side in one group, whose columns are decoded when asked for.
+
 use std::sync::Arc;
-use rrd_codec::Column;
+
+use parking_lot::RwLock;
+
 use crate::error::Result;
+use crate::group::OWN_SEQ;
+pub use crate::group::{RowGroup, Span};
+use crate::merge::{Event, Merge};
+use crate::own::OwnWrites;
+use crate::row::RowLayout;
+use crate::snapshot::Snapshot;
+use crate::source::{Input, Source};
+use crate::version::Version;
 
 /// Which way a cursor walks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction { /// Ascending keys. 
-Forward, /// Descending keys.
-Backward }
-
-/// Rows that lie side by side in memory, as columns that are decoded when first asked for.
-pub struct RowGroup {}
-
-impl RowGroup {
-    /// Rows in it.
-    pub fn rows(&self) -> usize { todo!() }
-    /// A column by position; decoded on first use.
-    pub fn column(&self, position: usize) -> Result<&Arc<Column>> { todo!() }
-    /// Appends the sort key of row `i`.
-    pub fn push_key(&self, i: usize, out: &mut Vec<u8>) -> Result<()> { todo!() }
+pub enum Direction {
+    /// Ascending keys.
+    Forward,
+    /// Descending keys.
+    Backward,
 }
 
-/// A run of rows of one group, to be read from `first` on, upwards or (`Backward`) downwards.
-#[derive(Clone)]
-pub struct Span { /// The group.
-pub group: Arc<RowGroup>, /// First row to read.
-pub first: u32, /// How many.
-pub rows: u32, /// Which way.
-pub direction: Direction }
-
 /// A walk over a table in key order. It owns what it reads: it may outlive the call, not the transaction.
-pub struct Cursor {}
+pub struct Cursor {
+    version: Arc<Version>,
+    layout: Arc<RowLayout>,
+    snapshot: Arc<Snapshot>,
+    own: Option<Arc<RwLock<OwnWrites>>>,
+    /// `OwnWrites::generation` that the merge was built for.
+    own_generation: u64,
+    bounds: Bounds,
+    direction: Direction,
+    merge: Option<Merge>,
+    /// The last row handed out, to go on behind it.
+    last: Option<(Arc<RowGroup>, usize)>,
+    /// Where the walk began, while nothing was handed out.
+    start: (Option<Vec<u8>>, bool),
+}
+
+/// The keys that matter: `low <= key < high`, and the times that they can have.
+#[derive(Clone, Default)]
+struct Bounds {
+    low: Option<Vec<u8>>,
+    high: Option<Vec<u8>>,
+    times: Option<(u64, u64)>,
+}
 
 impl Cursor {
+    pub(crate) fn new(version: Arc<Version>, layout: Arc<RowLayout>, snapshot: Arc<Snapshot>, own: Option<Arc<RwLock<OwnWrites>>>) -> Cursor {
+        Cursor {
+            version,
+            layout,
+            snapshot,
+            own,
+            own_generation: 0,
+            bounds: Bounds::default(),
+            direction: Direction::Forward,
+            merge: None,
+            last: None,
+            start: (None, true),
+        }
+    }
+
+    /// The layout that the columns of its spans refer to.
+    pub fn layout(&self) -> &Arc<RowLayout> {
+        &self.layout
+    }
+
+    /// From the next `seek` on only rows with `low <= key < high` are of interest (`None`: open); the walk may
+    /// end at a bound. When both bounds lie in one series, chunks outside their times are not even opened.
+    pub fn set_bounds(&mut self, low: Option<&[u8]>, high: Option<&[u8]>) {
+        self.bounds = Bounds {
+            low: low.map(<[u8]>::to_vec),
+            high: high.map(<[u8]>::to_vec),
+            times: match (low, high) {
+                (Some(low), Some(high)) => times_between(&self.layout, low, high),
+                _ => None,
+            },
+        };
+    }
+
     /// Places the cursor before the first row, in `direction`, whose key is >= (Forward) or <= (Backward) `key`;
     /// `inclusive` false: strictly greater or smaller. `None`: at the end that `direction` starts from.
     /// Backward with a key prefix: use [`crate::key::prefix_end`] of it and `inclusive` false.
-    pub fn seek(&mut self, key: Option<&[u8]>, inclusive: bool, direction: Direction) -> Result<()> { todo!() }
+    pub fn seek(&mut self, key: Option<&[u8]>, inclusive: bool, direction: Direction) -> Result<()> {
+        self.direction = direction;
+        self.last = None;
+        self.start = self.clamp(key, inclusive);
+        self.rebuild()
+    }
+
     /// The next rows, at most `max_rows`; `None` at the end. Sees own writes made before the call.
-    pub fn next_span(&mut self, max_rows: usize) -> Result<Option<Span>> { todo!() }
+    pub fn next_span(&mut self, max_rows: usize) -> Result<Option<Span>> {
+        if self.own.as_ref().is_some_and(|own| own.read().generation != self.own_generation) {
+            self.rebuild()?;
+        }
+        let Some(merge) = &mut self.merge else { return Ok(None) };
+        while let Some(event) = merge.next(max_rows)? {
+            let (group, first, rows) = match event {
+                Event::Run { group, first, rows } => (group, first, rows),
+                Event::Versions(versions) => {
+                    let snapshot = self.snapshot.seq();
+                    match versions.into_iter().find(|v| v.seq <= snapshot || v.seq >= OWN_SEQ) {
+                        Some(v) if !v.is_tombstone() => (v.group, v.row, 1),
+                        _ => continue,
+                    }
+                }
+            };
+            let last = match self.direction {
+                Direction::Forward => first + rows - 1,
+                Direction::Backward => first + 1 - rows,
+            };
+            self.last = Some((group.clone(), last));
+            return Ok(Some(Span { group, first: first as u32, rows: rows as u32, direction: self.direction }));
+        }
+        Ok(None)
+    }
+
+    /// A start outside the bounds is moved to the bound.
+    fn clamp(&self, key: Option<&[u8]>, inclusive: bool) -> (Option<Vec<u8>>, bool) {
+        match (self.direction, &self.bounds.low, &self.bounds.high) {
+            (Direction::Forward, Some(low), _) if key.is_none_or(|k| k < low.as_slice()) => (Some(low.clone()), true),
+            (Direction::Backward, _, Some(high)) if key.is_none_or(|k| k >= high.as_slice()) => (Some(high.clone()), false),
+            _ => (key.map(<[u8]>::to_vec), inclusive),
+        }
+    }
+
+    /// Builds the merge anew: at the start, or behind the last row when own writes changed under the walk.
+    fn rebuild(&mut self) -> Result<()> {
+        if let Some((group, row)) = self.last.take() {
+            let mut key = Vec::new();
+            group.push_key(row, &mut key)?;
+            self.start = (Some(key), false);
+        }
+        let inputs = self.inputs();
+        let (from, inclusive) = self.start.clone();
+        let mut sources = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            let bound = match &input {
+                Input::Segment { segment, .. } => match self.segment_bound(segment.meta(), from.as_deref()) {
+                    Some(bound) => Some(bound),
+                    None => continue,
+                },
+                _ => None,
+            };
+            sources.push((Source::new(input, self.layout.clone(), self.snapshot.seq(), self.direction, from.clone(), inclusive), bound));
+        }
+        let stop = match self.direction {
+            Direction::Forward => self.bounds.high.clone(),
+            Direction::Backward => self.bounds.low.clone(),
+        };
+        self.merge = Some(Merge::new(self.direction, self.snapshot.seq(), stop, sources)?);
+        Ok(())
+    }
+
+    fn inputs(&mut self) -> Vec<Input> {
+        let mut inputs = Vec::new();
+        if let Some(own) = &self.own {
+            let writes = own.read();
+            self.own_generation = writes.generation;
+            if !writes.map.is_empty() {
+                inputs.push(Input::Own(own.clone()));
+            }
+            for (rank, private) in writes.private.iter().enumerate() {
+                inputs.push(Input::Segment { segment: private.segment.clone(), base_seq: OwnWrites::private_seq(rank) });
+            }
+        }
+        inputs.extend(self.version.memtables().filter(|m| !m.is_empty()).map(|m| Input::Memtable(m.clone())));
+        for segment in self.version.segments.values() {
+            let meta = segment.meta();
+            if self.bounds.times.is_none_or(|(from, to)| meta.min_time <= to && from <= meta.max_time) {
+                inputs.push(Input::Segment { segment: segment.clone(), base_seq: meta.base_seq });
+            }
+        }
+        inputs
+    }
+
+    /// A bound on the next key of a segment when walking from `from`; `None` when nothing of it can come.
+    fn segment_bound(&self, meta: &crate::segment::SegmentMeta, from: Option<&[u8]>) -> Option<Vec<u8>> {
+        let series_time = |series_of: &[u8], time: u64| self.layout.series_bound(series_of, time);
+        match self.direction {
+            Direction::Forward => match from {
+                None => Some(meta.first_key.clone()),
+                Some(from) if from > meta.last_key.as_slice() => None,
+                // Within the series of `from` no row of this segment comes before its smallest time.
+                Some(from) => [Some(meta.first_key.clone()), Some(from.to_vec()), series_time(from, meta.min_time)].into_iter().flatten().max(),
+            },
+            Direction::Backward => match from {
+                None => Some(meta.last_key.clone()),
+                Some(from) if from < meta.first_key.as_slice() => None,
+                Some(from) => {
+                    let mut bound = meta.last_key.as_slice().min(from).to_vec();
+                    // All wanted keys lie in the series of the low bound if the walk starts in it or at its end.
+                    if let Some(low) = &self.bounds.low
+                        && let Some(series) = self.layout.series_bound(low, meta.max_time)
+                        && self.layout.starts_in_series_of(low, from)
+                        && let Some(end) = crate::key::prefix_end(&series)
+                    {
+                        bound = end.min(bound);
+                    }
+                    Some(bound)
+                }
+            },
+        }
+    }
+}
+
+/// The times that keys in `low..high` can have, when both lie in one series.
+pub(crate) fn times_between(layout: &RowLayout, low: &[u8], high: &[u8]) -> Option<(u64, u64)> {
+    if !layout.starts_in_series_of(low, high) {
+        return None;
+    }
+    let from = layout.time_of_key(low).unwrap_or(0);
+    let in_series = layout.series_of(low)? == layout.series_of(high).unwrap_or(&[]);
+    let to = if in_series { layout.time_of_key(high).unwrap_or(u64::MAX) } else { u64::MAX };
+    Some((from, to))
 }

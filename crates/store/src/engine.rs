@@ -1,51 +1,477 @@
-//! Stub of the engine's interface; being written.
+//! The engine: all tables of a data folder, and what they share.
+//!
+//! One log, one manifest, one block cache, one order of commits. DDL lives here; commits in commit.rs, flushes in
+//! flush.rs, merges in compaction/, start-up in recovery.rs, background threads in workers.rs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use crate::cache::BlockCache;
+use crate::chunk::ChunkMap;
+use crate::commit::CommitQueue;
+use crate::compaction::choose::choose;
 use crate::config::{Config, FlushLog};
-use crate::error::Result;
-use crate::fs::Fs;
+use crate::error::{Error, Result};
+use crate::fs::{FileLock, Fs};
+use crate::live::LiveSegment;
+use crate::lock::RowLocks;
+use crate::manifest::Manifest;
+use crate::manifest::edit::{Edit, TableId, TableState};
+use crate::memtable::Memtable;
+use crate::newest::Newest;
+use crate::row::RowLayout;
 use crate::schema::Schema;
+use crate::segment::SegmentId;
+use crate::snapshot::{Snapshot, Snapshots};
 use crate::table::Table;
 use crate::txn::Txn;
+use crate::version::Version;
+use crate::wal::Wal;
+use crate::workers::Workers;
 
 /// All tables of a data folder.
-pub struct Engine {}
+pub struct Engine {
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) dir: PathBuf,
+    pub(crate) cache: Arc<BlockCache>,
+    pub(crate) wal: Wal,
+    pub(crate) manifest: Manifest,
+    pub(crate) tables: RwLock<Tables>,
+    pub(crate) commit_queue: Mutex<CommitQueue>,
+    /// Held while a commit is applied, or while none may be.
+    pub(crate) apply_turn: Mutex<()>,
+    pub(crate) applied_wait: Mutex<()>,
+    pub(crate) applied: Condvar,
+    /// Commits up to here are applied; snapshots see them.
+    pub(crate) visible_seq: AtomicU64,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) locks: RowLocks,
+    pub(crate) workers: Workers,
+    pub(crate) memory: MemtableMemory,
+    pub(crate) next_table: AtomicU32,
+    pub(crate) next_segment: AtomicU64,
+    next_txn: AtomicU64,
+    flush_log: AtomicU8,
+    lock_timeout_ms: AtomicU64,
+    poison: RwLock<Option<String>>,
+    pub(crate) bytes_logged: AtomicU64,
+    pub(crate) commits: AtomicU64,
+    pub(crate) flushes: AtomicU64,
+    pub(crate) merges: AtomicU64,
+    _lock: Box<dyn FileLock>,
+}
+
+/// Tables by name and by id.
+#[derive(Default)]
+pub(crate) struct Tables {
+    pub by_name: HashMap<String, Arc<Table>>,
+    pub by_id: BTreeMap<TableId, Arc<Table>>,
+}
+
+/// Bytes of memtables, and how many there may be.
+pub(crate) struct MemtableMemory {
+    /// Bytes in active memtables.
+    pub active: AtomicI64,
+    /// Bytes in frozen ones.
+    pub frozen: AtomicI64,
+    /// `rrd_memtable_size`.
+    pub limit: AtomicUsize,
+}
+
+/// What an engine is made of, once its folder was read.
+pub(crate) struct Parts {
+    pub fs: Arc<dyn Fs>,
+    pub lock: Box<dyn FileLock>,
+    pub cache: Arc<BlockCache>,
+    pub wal: Wal,
+    pub manifest: Manifest,
+    pub tables: Tables,
+    pub next_seq: u64,
+    pub next_table: u32,
+    pub next_segment: u64,
+}
 
 /// Counters since the engine was opened, for status variables: (name, value).
 pub type Counters = Vec<(&'static str, u64)>;
 
 impl Engine {
     /// Opens (or creates) the data folder, replays the log, starts the background threads.
-    pub fn open(config: Config, fs: Arc<dyn Fs>) -> Result<Arc<Engine>> { todo!() }
+    pub fn open(config: Config, fs: Arc<dyn Fs>) -> Result<Arc<Engine>> {
+        let parts = crate::recovery::read_folder(&config, fs)?;
+        let active: usize = parts.tables.by_id.values().map(|t| t.version().memtable_bytes()).sum();
+        let engine = Arc::new(Engine {
+            fs: parts.fs,
+            dir: config.dir.clone(),
+            cache: parts.cache,
+            wal: parts.wal,
+            manifest: parts.manifest,
+            tables: RwLock::new(parts.tables),
+            commit_queue: Mutex::new(CommitQueue { next_seq: parts.next_seq, pending: Default::default() }),
+            apply_turn: Mutex::new(()),
+            applied_wait: Mutex::new(()),
+            applied: Condvar::new(),
+            visible_seq: AtomicU64::new(parts.next_seq - 1),
+            snapshots: Arc::new(Snapshots::default()),
+            locks: RowLocks::new(),
+            workers: Workers::new(config.background),
+            memory: MemtableMemory {
+                active: AtomicI64::new(active as i64),
+                frozen: AtomicI64::new(0),
+                limit: AtomicUsize::new(config.memtable_bytes),
+            },
+            next_table: AtomicU32::new(parts.next_table),
+            next_segment: AtomicU64::new(parts.next_segment),
+            next_txn: AtomicU64::new(1),
+            flush_log: AtomicU8::new(flush_log_number(config.flush_log)),
+            lock_timeout_ms: AtomicU64::new(50_000),
+            poison: RwLock::new(None),
+            bytes_logged: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+            flushes: AtomicU64::new(0),
+            merges: AtomicU64::new(0),
+            _lock: parts.lock,
+        });
+        crate::workers::start(&engine)?;
+        engine.all_tables().iter().for_each(|t| engine.workers.ask_merge(t.id));
+        Ok(engine)
+    }
+
     /// Makes everything durable and stops the threads.
-    pub fn close(&self) -> Result<()> { todo!() }
+    pub fn close(&self) -> Result<()> {
+        self.workers.stop();
+        if self.poisoned().is_some() {
+            return Ok(());
+        }
+        self.wal.mark()
+    }
+
     /// New table; durable when it returns.
-    pub fn create_table(&self, name: &str, schema: Schema) -> Result<()> { todo!() }
+    pub fn create_table(&self, name: &str, schema: Schema) -> Result<()> {
+        self.check_writable()?;
+        schema.validate()?;
+        let mut tables = self.tables.write();
+        if tables.by_name.contains_key(name) {
+            return Err(Error::TableExists { name: name.into() });
+        }
+        let id = TableId(self.next_table.fetch_add(1, Ordering::Relaxed));
+        let dir = self.dir.join(id.dir_name());
+        self.fs.create_dir(&dir)?;
+        self.fs.sync_dir(&self.dir)?;
+        let schema = Arc::new(schema);
+        self.commit_manifest(&[Edit::CreateTable { table: id, name: name.into(), schema: schema.clone() }])?;
+        tables.insert(Arc::new(Table::new(id, dir, name, schema, Version::without_rows, true)));
+        Ok(())
+    }
+
     /// Removes a table.
-    pub fn drop_table(&self, name: &str) -> Result<()> { todo!() }
+    pub fn drop_table(&self, name: &str) -> Result<()> {
+        self.check_writable()?;
+        let table = self.table(name)?;
+        let _alone = table.maintenance.lock();
+        self.commit_manifest(&[Edit::DropTable { table: table.id }])?;
+        self.tables.write().remove(&table);
+        self.empty(&table);
+        // Scans that still read keep files; what stays is removed at the next start.
+        if let Err(error) = self.fs.remove_dir(&table.dir) {
+            tracing::info!(%error, "the folder of a dropped table stays for now");
+        }
+        Ok(())
+    }
+
     /// Renames a table.
-    pub fn rename_table(&self, from: &str, to: &str) -> Result<()> { todo!() }
+    pub fn rename_table(&self, from: &str, to: &str) -> Result<()> {
+        self.check_writable()?;
+        let mut tables = self.tables.write();
+        let table = tables.by_name.get(from).cloned().ok_or_else(|| Error::NoSuchTable { name: from.into() })?;
+        if tables.by_name.contains_key(to) {
+            return Err(Error::TableExists { name: to.into() });
+        }
+        self.commit_manifest(&[Edit::RenameTable { table: table.id, name: to.into() }])?;
+        tables.by_name.remove(from);
+        *table.name.write() = to.into();
+        tables.by_name.insert(to.into(), table);
+        Ok(())
+    }
+
     /// Removes all rows.
-    pub fn truncate_table(&self, name: &str) -> Result<()> { todo!() }
+    pub fn truncate_table(&self, name: &str) -> Result<()> {
+        self.check_writable()?;
+        let table = self.table(name)?;
+        let _alone = table.maintenance.lock();
+        let _turn = self.apply_turn.lock();
+        let flushed_seq = self.visible_seq.load(Ordering::Acquire);
+        self.commit_manifest(&[Edit::Truncate { table: table.id, flushed_seq }])?;
+        self.empty(&table);
+        table.flushed_seq.store(flushed_seq, Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes all rows out of a table that the manifest says is empty.
+    fn empty(&self, table: &Table) {
+        let before = table.version();
+        table.install(|version| *version = Version::without_rows(table.layout()));
+        table.chunks.lock().clear();
+        *table.newest.lock() = Newest::new(true);
+        table.next_row_number.store(1, Ordering::Relaxed);
+        before.segments.values().for_each(|s| s.mark_obsolete());
+        self.memory.active.fetch_sub(before.active.bytes() as i64, Ordering::Relaxed);
+        let frozen: usize = before.frozen.iter().map(|(m, _)| m.bytes()).sum();
+        self.memory.frozen.fetch_sub(frozen as i64, Ordering::Relaxed);
+    }
+
     /// The table of a name.
-    pub fn table(&self, name: &str) -> Result<Arc<Table>> { todo!() }
+    pub fn table(&self, name: &str) -> Result<Arc<Table>> {
+        self.tables.read().by_name.get(name).cloned().ok_or_else(|| Error::NoSuchTable { name: name.into() })
+    }
+
     /// Names of all tables.
-    pub fn table_names(&self) -> Vec<String> { todo!() }
+    pub fn table_names(&self) -> Vec<String> {
+        self.tables.read().by_name.keys().cloned().collect()
+    }
+
     /// A new transaction; it costs nothing until used.
-    pub fn begin(self: &Arc<Self>) -> Txn { todo!() }
+    pub fn begin(self: &Arc<Self>) -> Txn {
+        Txn::new(self.clone(), self.next_txn.fetch_add(1, Ordering::Relaxed))
+    }
+
     /// Writes the memtables of one table to segments.
-    pub fn flush_table(&self, table: &Table) -> Result<()> { todo!() }
+    pub fn flush_table(&self, table: &Table) -> Result<()> {
+        self.freeze(table);
+        self.flush_frozen(table)
+    }
+
+    /// Writes all memtables to segments.
+    pub fn flush_all(&self) -> Result<()> {
+        self.all_tables().iter().try_for_each(|t| self.flush_table(t))
+    }
+
+    /// Merges what is due, in the calling thread.
+    pub fn merge_table(&self, table: &Table) -> Result<()> {
+        self.merge_while_due(table, false, &mut |_| true)
+    }
+
+    /// Merges what is due until `stop` says so.
+    pub(crate) fn merge_table_until(&self, table: &Table, stop: &dyn Fn() -> bool) -> Result<()> {
+        match self.merge_while_due(table, false, &mut |_| !stop()) {
+            Err(Error::Interrupted) => Ok(()),
+            result => result,
+        }
+    }
+
     /// Merges all segments of a table (OPTIMIZE); `progress(done, total)` returns false to stop.
-    pub fn optimize_table(&self, table: &Table, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> { todo!() }
+    pub fn optimize_table(&self, table: &Table, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
+        self.flush_table(table)?;
+        let total = table.stats().rows;
+        let mut done = 0;
+        self.merge_while_due(table, true, &mut |rows| {
+            done += rows;
+            progress(done.min(total), total)
+        })
+    }
+
+    fn merge_while_due(&self, table: &Table, everything: bool, progress: &mut dyn FnMut(u64) -> bool) -> Result<()> {
+        loop {
+            let version = table.version();
+            let has_time = table.schema().time.is_some();
+            let Some(plan) = choose(version.segments.values().map(|s| s.meta()), has_time, everything) else { return Ok(()) };
+            drop(version);
+            self.run_merge(table, &plan, progress)?;
+        }
+    }
+
     /// Reads and verifies everything of a table (CHECK TABLE); findings as text, empty when all is well.
-    pub fn check_table(&self, table: &Table, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Vec<String>> { todo!() }
+    pub fn check_table(&self, table: &Table, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Vec<String>> {
+        let version = table.version();
+        let total: u64 = version.segments.values().map(|s| s.meta().bytes).sum();
+        let mut findings = Vec::new();
+        let mut done = 0;
+        for segment in version.segments.values() {
+            match segment.verify(&mut |now, _| progress(done + now, total)) {
+                Ok(found) => findings.extend(found),
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(error) => findings.push(error.to_string()),
+            }
+            done += segment.meta().bytes;
+        }
+        Ok(findings)
+    }
+
     /// `rrd_flush_log_at_trx_commit`.
-    pub fn set_flush_log(&self, mode: FlushLog) { todo!() }
+    pub fn set_flush_log(&self, mode: FlushLog) {
+        self.flush_log.store(flush_log_number(mode), Ordering::Relaxed);
+    }
+
+    pub(crate) fn flush_log(&self) -> FlushLog {
+        match self.flush_log.load(Ordering::Relaxed) {
+            0 => FlushLog::EverySecond,
+            2 => FlushLog::Write,
+            _ => FlushLog::Sync,
+        }
+    }
+
     /// `rrd_memtable_size`.
-    pub fn set_memtable_bytes(&self, bytes: usize) { todo!() }
+    pub fn set_memtable_bytes(&self, bytes: usize) {
+        self.memory.limit.store(bytes, Ordering::Relaxed);
+    }
+
     /// `rrd_cache_size`.
-    pub fn set_cache_bytes(&self, bytes: usize) { todo!() }
+    pub fn set_cache_bytes(&self, bytes: usize) {
+        self.cache.set_capacity(bytes);
+    }
+
+    /// How long an ON DUPLICATE KEY UPDATE waits for a row lock.
+    pub fn set_lock_timeout_ms(&self, timeout_ms: u64) {
+        self.lock_timeout_ms.store(timeout_ms, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lock_timeout_ms(&self) -> u64 {
+        self.lock_timeout_ms.load(Ordering::Relaxed)
+    }
+
     /// Counters, for SHOW STATUS.
-    pub fn counters(&self) -> Counters { todo!() }
+    pub fn counters(&self) -> Counters {
+        let cache = self.cache.counters();
+        let bytes = |v: &AtomicI64| v.load(Ordering::Relaxed).max(0) as u64;
+        vec![
+            ("commits", self.commits.load(Ordering::Relaxed)),
+            ("log_bytes_written", self.bytes_logged.load(Ordering::Relaxed)),
+            ("log_bytes", self.wal.bytes()),
+            ("flushes", self.flushes.load(Ordering::Relaxed)),
+            ("merges", self.merges.load(Ordering::Relaxed)),
+            ("memtable_bytes", bytes(&self.memory.active) + bytes(&self.memory.frozen)),
+            ("cache_bytes", cache.bytes),
+            ("cache_hits", cache.hits),
+            ("cache_misses", cache.misses),
+            ("open_snapshots", self.snapshots.len() as u64),
+            ("row_locks", self.locks.len() as u64),
+            ("tables", self.tables.read().by_id.len() as u64),
+        ]
+    }
+
     /// Why the engine is read-only, if it is.
-    pub fn poisoned(&self) -> Option<String> { todo!() }
+    pub fn poisoned(&self) -> Option<String> {
+        self.poison.read().clone()
+    }
+
+    /// Makes the engine read-only: something happened after which writing on could lose data.
+    pub fn poison(&self, reason: &str) {
+        let mut poison = self.poison.write();
+        if poison.is_none() {
+            tracing::error!(reason, "the engine is read-only from now on");
+            *poison = Some(reason.into());
+        }
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        match &*self.poison.read() {
+            Some(reason) => Err(Error::Poisoned { reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Records edits; a failure that leaves the disk's state unknown poisons the engine.
+    pub(crate) fn commit_manifest(&self, edits: &[Edit]) -> Result<()> {
+        self.manifest.commit(edits).inspect_err(|error| self.poison_unless_full(error))
+    }
+
+    pub(crate) fn poison_unless_full(&self, error: &Error) {
+        if !error.is_disk_full() && matches!(error, Error::Io { .. } | Error::Poisoned { .. }) {
+            self.poison(&error.to_string());
+        }
+    }
+
+    pub(crate) fn take_segment_id(&self) -> SegmentId {
+        SegmentId(self.next_segment.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn take_snapshot(&self) -> Arc<Snapshot> {
+        self.snapshots.take(|| self.visible_seq.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn open_snapshots(&self) -> Vec<u64> {
+        self.snapshots.list(|| self.visible_seq.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn oldest_snapshot(&self) -> u64 {
+        self.snapshots.oldest(|| self.visible_seq.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn all_tables(&self) -> Vec<Arc<Table>> {
+        self.tables.read().by_id.values().cloned().collect()
+    }
+
+    pub(crate) fn table_by_id(&self, id: TableId) -> Option<Arc<Table>> {
+        self.tables.read().by_id.get(&id).cloned()
+    }
+}
+
+impl Tables {
+    pub fn insert(&mut self, table: Arc<Table>) {
+        self.by_name.insert(table.name(), table.clone());
+        self.by_id.insert(table.id, table);
+    }
+
+    fn remove(&mut self, table: &Table) {
+        self.by_name.remove(&table.name());
+        self.by_id.remove(&table.id);
+    }
+}
+
+impl MemtableMemory {
+    /// Bytes of all memtables.
+    pub fn total(&self) -> usize {
+        (self.active.load(Ordering::Relaxed) + self.frozen.load(Ordering::Relaxed)).max(0) as usize
+    }
+
+    /// Whether they are over their limit.
+    pub fn is_over(&self) -> bool {
+        self.total() > self.limit.load(Ordering::Relaxed)
+    }
+}
+
+impl Version {
+    /// The version of an empty table.
+    pub(crate) fn without_rows(layout: Arc<RowLayout>) -> Version {
+        Version::empty(Memtable::new(layout))
+    }
+
+    /// The version of a table that the manifest knows.
+    pub(crate) fn of_state(layout: Arc<RowLayout>, fs: &Arc<dyn Fs>, cache: &Arc<BlockCache>, dir: &std::path::Path, id: TableId, state: &TableState) -> Version {
+        let mut version = Version::without_rows(layout);
+        let segments = state.segments.values().map(|meta| (meta.id, LiveSegment::open(fs, cache, dir, id, meta.clone())));
+        version.segments.extend(segments);
+        version
+    }
+}
+
+impl Table {
+    /// A table; `rows` says what is in it.
+    pub(crate) fn new(id: TableId, dir: PathBuf, name: &str, schema: Arc<Schema>, rows: impl FnOnce(Arc<RowLayout>) -> Version, is_empty: bool) -> Table {
+        let layout = Arc::new(RowLayout::new(schema));
+        Table {
+            id,
+            dir,
+            name: RwLock::new(name.into()),
+            version: RwLock::new(Arc::new(rows(layout.clone()))),
+            layout: RwLock::new(layout),
+            chunks: Mutex::new(ChunkMap::default()),
+            newest: Mutex::new(Newest::new(is_empty)),
+            next_row_number: AtomicU64::new(1),
+            last_commit_seq: AtomicU64::new(0),
+            flushed_seq: AtomicU64::new(0),
+            maintenance: Mutex::new(()),
+        }
+    }
+}
+
+fn flush_log_number(mode: FlushLog) -> u8 {
+    match mode {
+        FlushLog::EverySecond => 0,
+        FlushLog::Sync => 1,
+        FlushLog::Write => 2,
+    }
 }

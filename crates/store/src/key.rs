@@ -4,32 +4,48 @@
 //! a prefix of another with a different first part: 0x00 becomes 0x00 0xFF, and 0x00 0x00 ends it (as the tuple
 //! layer of FoundationDB does). Parts follow each other without separators.
 
+/// Something that a sort key can be appended to.
+pub trait KeyBuffer {
+    /// Appends bytes.
+    fn put(&mut self, bytes: &[u8]);
+}
+
+impl KeyBuffer for Vec<u8> {
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+impl<A: smallvec::Array<Item = u8>> KeyBuffer for smallvec::SmallVec<A> {
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
 /// Appends an integer part.
 #[inline]
-pub fn push_int(out: &mut Vec<u8>, value: u64, width: u8) {
+pub fn push_int(out: &mut impl KeyBuffer, value: u64, width: u8) {
     let be = value.to_be_bytes();
-    out.extend_from_slice(&be[8 - usize::from(width)..]);
+    out.put(&be[8 - usize::from(width)..]);
 }
 
 /// Appends a byte-string part.
-pub fn push_bytes(out: &mut Vec<u8>, value: &[u8]) {
-    for &b in value {
-        out.push(b);
-        if b == 0 {
-            out.push(0xFF);
-        }
-    }
-    out.extend_from_slice(&[0, 0]);
+pub fn push_bytes(out: &mut impl KeyBuffer, value: &[u8]) {
+    push_bytes_prefix(out, value);
+    out.put(&[0, 0]);
 }
 
 /// Appends the beginning of a byte-string part: a bound for "starts with `value`".
-pub fn push_bytes_prefix(out: &mut Vec<u8>, value: &[u8]) {
-    for &b in value {
-        out.push(b);
-        if b == 0 {
-            out.push(0xFF);
-        }
+pub fn push_bytes_prefix(out: &mut impl KeyBuffer, value: &[u8]) {
+    let mut rest = value;
+    while let Some(zero) = rest.iter().position(|&b| b == 0) {
+        out.put(&rest[..=zero]);
+        out.put(&[0xFF]);
+        rest = &rest[zero + 1..];
     }
+    out.put(rest);
 }
 
 /// Length of the byte-string part at the start of `bytes`, terminator included; `None` if it has no end.

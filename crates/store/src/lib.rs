@@ -4,21 +4,41 @@
 //! `Txn::cursor` -> merge of {own writes, memtables, segments} -> spans of decoded columns.
 //! See `docs/architecture.md`.
 
+mod bulk;
 pub mod cache;
+mod check_private;
+pub mod chunk;
+mod commit;
+pub mod compaction;
 pub mod config;
 pub mod cursor;
 pub mod engine;
 pub mod error;
+mod flush;
 pub mod fs;
+mod group;
 pub mod key;
 pub mod limits;
+mod live;
+mod lock;
+mod log_record;
 pub mod manifest;
+mod memtable;
+mod merge;
+mod newest;
+mod own;
+mod recovery;
 pub mod row;
 pub mod schema;
 pub mod segment;
+mod snapshot;
+mod source;
 pub mod table;
 pub mod txn;
+mod version;
 pub mod wal;
+mod workers;
+mod write_out;
 
 pub use config::{Config, FlushLog};
 pub use cursor::{Cursor, Direction, RowGroup, Span};
@@ -27,4 +47,4 @@ pub use error::{Error, Result};
 pub use row::RowLayout;
 pub use schema::Schema;
 pub use table::{Table, TableStats};
-pub use txn::{Isolation, Txn};
+pub use txn::{Isolation, OnDuplicate, Txn};

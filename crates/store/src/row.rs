@@ -23,6 +23,8 @@ pub struct RowLayout {
     vars: Vec<usize>,
     /// Length of a sort key when all its parts are integers.
     fixed_key_len: Option<usize>,
+    /// Length of the series part when its parts are integers; `None` without a time column too.
+    fixed_series_len: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,15 +49,17 @@ impl RowLayout {
             }
             offset += c.lane.fixed_width();
         }
-        let fixed_key_len = schema
-            .key
-            .iter()
-            .map(|&k| match schema.columns[usize::from(k)].lane {
-                Lane::Int { width } => Some(usize::from(width)),
-                _ => None,
-            })
-            .sum();
-        RowLayout { schema, slots, null_bytes, fixed_end: offset, vars, fixed_key_len }
+        let fixed_len = |keys: &[u16]| {
+            keys.iter()
+                .map(|&k| match schema.columns[usize::from(k)].lane {
+                    Lane::Int { width } => Some(usize::from(width)),
+                    _ => None,
+                })
+                .sum()
+        };
+        let fixed_key_len = fixed_len(&schema.key);
+        let fixed_series_len = fixed_len(&schema.key[..schema.series_columns()]);
+        RowLayout { schema, slots, null_bytes, fixed_end: offset, vars, fixed_key_len, fixed_series_len }
     }
 
     /// The schema it was made from.
@@ -96,7 +100,7 @@ impl RowLayout {
 
     /// Appends the sort key of the clustering key of `row`.
     #[inline]
-    pub fn push_key(&self, row: &[u8], out: &mut Vec<u8>) {
+    pub fn push_key(&self, row: &[u8], out: &mut impl key::KeyBuffer) {
         let view = self.view(row);
         for &k in &self.schema.key {
             let k = usize::from(k);
@@ -107,29 +111,88 @@ impl RowLayout {
         }
     }
 
-    /// Appends the sort key of row `i` of key columns (in key order) that were read from a segment.
+    /// Appends the key part that row `i` of `column`, the one at `position`, stands for.
     #[inline]
-    pub fn push_key_of_columns<'c>(&self, column: impl Fn(usize) -> &'c Column, i: usize, out: &mut Vec<u8>) {
-        for &k in &self.schema.key {
-            let k = usize::from(k);
-            match (&column(k).values, self.slots[k].lane) {
-                (Values::Int(v), Lane::Int { width }) => key::push_int(out, v[i], width),
-                (Values::Bytes(b), _) => key::push_bytes(out, b.get(i)),
-                _ => debug_assert!(false, "key lane and column kind differ"),
-            }
+    pub fn push_key_part(&self, position: usize, column: &Column, i: usize, out: &mut Vec<u8>) {
+        match (&column.values, self.slots[position].lane) {
+            (Values::Int(v), Lane::Int { width }) => key::push_int(out, v[i], width),
+            (Values::Bytes(b), _) => key::push_bytes(out, b.get(i)),
+            _ => debug_assert!(false, "key lane and column kind differ"),
         }
     }
 
-    /// Length of the leading `columns` key parts of a sort key.
-    pub fn key_prefix_len(&self, sort_key: &[u8], columns: usize) -> usize {
+    /// Appends a row that has the key columns of `sort_key` and nothing else (NULL, zero or empty): the row of
+    /// a tombstone. False, and nothing appended, if the bytes are not a sort key of this layout.
+    pub fn push_key_row(&self, sort_key: &[u8], out: &mut Vec<u8>) -> bool {
+        let mut parts: Vec<Option<KeyPart>> = vec![None; self.slots.len()];
+        let mut at = 0;
+        for &k in &self.schema.key {
+            let k = usize::from(k);
+            let Some((part, len)) = KeyPart::parse(&sort_key[at..], self.slots[k].lane) else { return false };
+            parts[k] = Some(part);
+            at += len;
+        }
+        if at != sort_key.len() {
+            return false;
+        }
+        let mut writer = self.writer(out);
+        for (c, part) in parts.into_iter().enumerate() {
+            match part {
+                Some(KeyPart::Int(v)) => writer.set_int(c, v),
+                Some(KeyPart::Bytes(v)) => writer.push_bytes(c, &v),
+                None if self.schema.columns[c].nullable => writer.set_null(c),
+                None => {}
+            }
+        }
+        writer.finish();
+        true
+    }
+
+    /// The time inside a sort key that is whole up to the time column; `None` if it ends before.
+    pub fn time_of_key(&self, sort_key: &[u8]) -> Option<u64> {
+        let time = self.schema.time?;
+        let Lane::Int { width } = self.slots[usize::from(time.column)].lane else { return None };
+        let start = self.series_of(sort_key)?.len();
+        let bytes = sort_key.get(start..start + usize::from(width))?;
+        Some(bytes.iter().fold(0, |v, &b| (v << 8) | u64::from(b)))
+    }
+
+    /// The series part of a sort key that is whole up to there; `None` without a time column, or if it is cut short.
+    pub fn series_of<'k>(&self, sort_key: &'k [u8]) -> Option<&'k [u8]> {
+        self.schema.time?;
+        if let Some(len) = self.fixed_series_len {
+            return sort_key.get(..len);
+        }
         let mut len = 0;
-        for &k in &self.schema.key[..columns] {
+        for &k in &self.schema.key[..self.schema.series_columns()] {
             len += match self.slots[usize::from(k)].lane {
                 Lane::Int { width } => usize::from(width),
-                _ => key::bytes_part_len(&sort_key[len..]).unwrap_or(sort_key.len() - len),
+                _ => key::bytes_part_len(sort_key.get(len..)?)?,
             };
         }
-        len.min(sort_key.len())
+        sort_key.get(..len)
+    }
+
+    /// The smallest sort key of the series of `sort_key` at `time`.
+    pub fn series_bound(&self, sort_key: &[u8], time: u64) -> Option<Vec<u8>> {
+        let column = usize::from(self.schema.time?.column);
+        let Lane::Int { width } = self.slots[column].lane else { return None };
+        let mut bound = self.series_of(sort_key)?.to_vec();
+        key::push_int(&mut bound, time, width);
+        Some(bound)
+    }
+
+    /// Whether `key` lies in the series of `low` or is the first key behind it.
+    pub fn starts_in_series_of(&self, low: &[u8], key: &[u8]) -> bool {
+        match self.series_of(low) {
+            Some(series) => key.starts_with(series) || key::prefix_end(series).is_some_and(|end| key == end),
+            None => false,
+        }
+    }
+
+    /// Length of the series part of a whole sort key; 0 without a time column.
+    pub fn series_len(&self, sort_key: &[u8]) -> usize {
+        self.series_of(sort_key).map_or(0, <[u8]>::len)
     }
 
     /// Length of all sort keys, when they all have the same.
@@ -212,6 +275,35 @@ impl RowLayout {
             }
         }
         writer.finish();
+    }
+}
+
+/// One part of a sort key, decoded.
+#[derive(Clone)]
+enum KeyPart {
+    Int(u64),
+    Bytes(Vec<u8>),
+}
+
+impl KeyPart {
+    /// The part at the start of `bytes` and its length there.
+    fn parse(bytes: &[u8], lane: Lane) -> Option<(KeyPart, usize)> {
+        match lane {
+            Lane::Int { width } => {
+                let part = bytes.get(..usize::from(width))?;
+                Some((KeyPart::Int(part.iter().fold(0, |v, &b| (v << 8) | u64::from(b))), part.len()))
+            }
+            _ => {
+                let len = key::bytes_part_len(bytes)?;
+                let mut value = Vec::with_capacity(len);
+                let mut rest = &bytes[..len - 2];
+                while let Some((&b, tail)) = rest.split_first() {
+                    value.push(b);
+                    rest = if b == 0 { tail.get(1..)? } else { tail };
+                }
+                Some((KeyPart::Bytes(value), len))
+            }
+        }
     }
 }
 

@@ -1,10 +1,44 @@
-//! Stub of a table's interface; being written.
+//! An open table: its current version, chunks, newest readings and figures.
+
+use std::ops::Bound;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::chunk::ChunkMap;
+use crate::cursor::{Cursor, Direction};
+use crate::error::Result;
+use crate::group::RowGroup;
+use crate::key;
+use crate::live::LiveSegment;
+use crate::manifest::edit::{Edit, TableId};
+use crate::newest::{Known, Newest};
 use crate::row::RowLayout;
 use crate::schema::Schema;
+use crate::segment::SegmentMeta;
+use crate::snapshot::Snapshot;
+use crate::source::rows_before;
+use crate::version::Version;
 
 /// An open table.
-pub struct Table {}
+pub struct Table {
+    pub(crate) id: TableId,
+    pub(crate) dir: PathBuf,
+    pub(crate) name: RwLock<String>,
+    pub(crate) layout: RwLock<Arc<RowLayout>>,
+    pub(crate) version: RwLock<Arc<Version>>,
+    pub(crate) chunks: Mutex<ChunkMap>,
+    pub(crate) newest: Mutex<Newest>,
+    pub(crate) next_row_number: AtomicU64,
+    /// Sequence number of the newest commit that wrote to the table, applied or not.
+    pub(crate) last_commit_seq: AtomicU64,
+    /// Commits up to here are in segments, or were truncated.
+    pub(crate) flushed_seq: AtomicU64,
+    /// Held by whoever flushes, merges, truncates or drops.
+    pub(crate) maintenance: Mutex<()>,
+}
 
 /// What the optimizer and SHOW TABLE STATUS ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,23 +51,237 @@ pub struct TableStats {
     pub memtable_bytes: u64,
     /// Number of segments.
     pub segments: u64,
-    /// Mean bytes of a row in row format.
+    /// Mean bytes of a row on disk.
     pub mean_row_bytes: u64,
     /// The next row number of a table without a key.
     pub next_row_number: u64,
 }
 
+/// The newest version of a row that a look-up found.
+pub(crate) struct Found {
+    pub seq: u64,
+    /// `None`: a tombstone.
+    pub row: Option<FoundRow>,
+}
+
+/// Where the row is.
+pub(crate) enum FoundRow {
+    Bytes(Box<[u8]>),
+    Group(Arc<RowGroup>, usize),
+}
+
+impl FoundRow {
+    /// Appends it in row format.
+    pub fn push_to(&self, out: &mut Vec<u8>) -> Result<()> {
+        match self {
+            FoundRow::Bytes(bytes) => out.extend_from_slice(bytes),
+            FoundRow::Group(group, row) => group.push_row(*row, out)?,
+        }
+        Ok(())
+    }
+}
+
 impl Table {
     /// Its name, `database/table`.
-    pub fn name(&self) -> String { todo!() }
+    pub fn name(&self) -> String {
+        self.name.read().clone()
+    }
+
     /// Its current schema.
-    pub fn schema(&self) -> Arc<Schema> { todo!() }
+    pub fn schema(&self) -> Arc<Schema> {
+        self.layout.read().schema().clone()
+    }
+
     /// The layout of its rows.
-    pub fn layout(&self) -> Arc<RowLayout> { todo!() }
+    pub fn layout(&self) -> Arc<RowLayout> {
+        self.layout.read().clone()
+    }
+
     /// Figures.
-    pub fn stats(&self) -> TableStats { todo!() }
+    pub fn stats(&self) -> TableStats {
+        let version = self.version();
+        let (mut stored, mut tombstones, mut bytes) = (0, 0, 0);
+        for segment in version.segments.values() {
+            let meta = segment.meta();
+            stored += meta.rows;
+            tombstones += meta.tombstones;
+            bytes += meta.bytes;
+        }
+        let in_memory: u64 = version.memtables().map(|m| m.len() as u64).sum();
+        TableStats {
+            rows: (stored + in_memory).saturating_sub(2 * tombstones),
+            data_bytes: bytes,
+            memtable_bytes: version.memtable_bytes() as u64,
+            segments: version.segments.len() as u64,
+            mean_row_bytes: bytes.checked_div(stored).unwrap_or(0),
+            next_row_number: self.next_row_number.load(Ordering::Relaxed),
+        }
+    }
+
     /// Estimated rows with `low <= key < high`; `None` is open.
-    pub fn estimate_rows(&self, low: Option<&[u8]>, high: Option<&[u8]>) -> u64 { todo!() }
+    pub fn estimate_rows(&self, low: Option<&[u8]>, high: Option<&[u8]>) -> u64 {
+        let version = self.version();
+        let layout = self.layout();
+        let times = match (low, high) {
+            (Some(low), Some(high)) => crate::cursor::times_between(&layout, low, high),
+            _ => None,
+        };
+        let mut rows = 0;
+        for segment in version.segments.values() {
+            let meta = segment.meta();
+            let apart = times.is_some_and(|(from, to)| meta.max_time < from || to < meta.min_time)
+                || low.is_some_and(|k| k > meta.last_key.as_slice())
+                || high.is_some_and(|k| k <= meta.first_key.as_slice());
+            if !apart {
+                // A damaged footer is the scan's to report.
+                rows += rows_between(segment, low, high).unwrap_or(meta.rows);
+            }
+        }
+        rows + version.memtables().map(|m| count_between(m, low, high)).sum::<u64>()
+    }
+
     /// A new row number, for tables without a key (`Schema::row_number`).
-    pub fn take_row_number(&self) -> u64 { todo!() }
+    pub fn take_row_number(&self) -> u64 {
+        self.next_row_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn version(&self) -> Arc<Version> {
+        self.version.read().clone()
+    }
+
+    /// Installs a changed version.
+    pub(crate) fn install(&self, change: impl FnOnce(&mut Version)) {
+        let mut current = self.version.write();
+        let mut next = Version::clone(&current);
+        change(&mut next);
+        *current = Arc::new(next);
+    }
+
+    /// The newest version of `key` among those newer than `after`, whoever may see it.
+    pub(crate) fn find(&self, key: &[u8], after: u64) -> Result<Option<Found>> {
+        let version = self.version();
+        let layout = self.layout();
+        let mut best: Option<Found> = None;
+        for memtable in version.memtables() {
+            let found = memtable.get(key, u64::MAX, |v| Found { seq: v.seq, row: v.row.clone().map(FoundRow::Bytes) });
+            best = newer(best, found, after);
+        }
+        let time = layout.time_of_key(key).unwrap_or(0);
+        for segment in version.segments.values() {
+            let meta = segment.meta();
+            let worthwhile = meta.max_seq > after.max(best.as_ref().map_or(0, |f| f.seq)) || (meta.max_seq == 0 && after == 0 && best.is_none());
+            if worthwhile && (meta.min_time..=meta.max_time).contains(&time) {
+                best = newer(best, find_in_segment(segment, meta.base_seq, &layout, key)?, after);
+            }
+        }
+        Ok(best)
+    }
+
+    /// Whether `key` is certainly behind the newest row of its series, so that it cannot exist. Looks the series
+    /// up on first use. Returns the series' newest rest of the key through `seen` when known.
+    pub(crate) fn newest_of(&self, layout: &Arc<RowLayout>, series: &[u8], seen: impl FnOnce(&[u8])) -> Result<()> {
+        let mut newest = self.newest.lock();
+        if let Known::UpTo(rest) = newest.get(series) {
+            seen(rest);
+            return Ok(());
+        }
+        // The lock is held over the look-up: no commit may be applied between it and the entry.
+        let end = key::prefix_end(series);
+        let mut cursor = Cursor::new(self.version(), layout.clone(), Snapshot::latest(), None);
+        cursor.set_bounds(Some(series), end.as_deref());
+        cursor.seek(end.as_deref(), false, Direction::Backward)?;
+        let mut found = Vec::new();
+        if let Some(span) = cursor.next_span(1)? {
+            span.group.push_key(span.row(0), &mut found)?;
+        }
+        let rest = found.get(series.len()..).unwrap_or(&[]);
+        newest.set(series, rest);
+        seen(rest);
+        Ok(())
+    }
+
+    /// The edits that make these segments, and the chunks that they lie in, part of the table.
+    pub(crate) fn edits_for(&self, metas: &[SegmentMeta]) -> Vec<Edit> {
+        let chunks = self.chunks.lock();
+        let mut edits = Vec::new();
+        let mut named = std::collections::BTreeSet::new();
+        for meta in metas {
+            if let Some(&span) = chunks.spans().get(&meta.chunk)
+                && named.insert(meta.chunk)
+            {
+                edits.push(Edit::AddChunk { table: self.id, span });
+            }
+        }
+        edits.extend(metas.iter().map(|meta| Edit::AddSegment { table: self.id, meta: meta.clone() }));
+        edits
+    }
+}
+
+fn newer(best: Option<Found>, found: Option<Found>, after: u64) -> Option<Found> {
+    match (best, found) {
+        (best, Some(f)) if f.seq <= after && after > 0 => best,
+        (Some(b), Some(f)) if f.seq < b.seq => Some(b),
+        (best, None) => best,
+        (_, found) => found,
+    }
+}
+
+/// The newest version of `key` in a segment.
+pub(crate) fn find_in_segment(segment: &Arc<LiveSegment>, base_seq: u64, layout: &Arc<RowLayout>, key: &[u8]) -> Result<Option<Found>> {
+    let meta = segment.meta();
+    if key < meta.first_key.as_slice() || key > meta.last_key.as_slice() {
+        return Ok(None);
+    }
+    let index = segment.index()?;
+    let number = index.find_group(key);
+    if number >= index.group_count() || index.group(number).first_key > key {
+        return Ok(None);
+    }
+    let group = RowGroup::from_segment(layout.clone(), segment.clone(), number, base_seq)?;
+    let row = rows_before(&group, key, false)?;
+    if row >= group.rows() {
+        return Ok(None);
+    }
+    let mut there = Vec::with_capacity(key.len());
+    group.push_key(row, &mut there)?;
+    if there != key {
+        return Ok(None);
+    }
+    let seq = group.seq(row);
+    let live = !group.is_tombstone(row);
+    Ok(Some(Found { seq, row: live.then_some(FoundRow::Group(group, row)) }))
+}
+
+fn rows_between(segment: &LiveSegment, low: Option<&[u8]>, high: Option<&[u8]>) -> Result<u64> {
+    let index = segment.index()?;
+    // Rows before a key: whole groups before it, and half of the one that it falls into.
+    let rows_below = |key: &[u8]| {
+        let number = index.find_group(key);
+        if number >= index.group_count() {
+            return index.rows();
+        }
+        let group = index.group(number);
+        group.first_row + if key > group.first_key { u64::from(group.rows) / 2 } else { 0 }
+    };
+    let from = low.map_or(0, rows_below);
+    let to = high.map_or(index.rows(), rows_below);
+    Ok(to.saturating_sub(from).max(1))
+}
+
+/// Counts keys of a memtable within bounds, but not beyond a number that says "many".
+fn count_between(memtable: &crate::memtable::Memtable, low: Option<&[u8]>, high: Option<&[u8]>) -> u64 {
+    const MANY: usize = 1000;
+    let entries = memtable.entries();
+    if low.is_none() && high.is_none() {
+        return entries.len() as u64;
+    }
+    if let (Some(low), Some(high)) = (low, high)
+        && low >= high
+    {
+        return 0;
+    }
+    let low_bound = low.map_or(Bound::Unbounded, Bound::Included);
+    let high_bound = high.map_or(Bound::Unbounded, Bound::Excluded);
+    let counted = entries.range::<[u8], _>((low_bound, high_bound)).take(MANY).count();
+    if counted < MANY { counted as u64 } else { (entries.len() as u64 / 2).max(MANY as u64) }
 }

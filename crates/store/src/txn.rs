@@ -1,8 +1,29 @@
-//! Stub of a transaction's interface; being written.
+//! A transaction: its snapshot, its write sets, savepoints, and the checks of unique keys.
+//!
+//! Nothing that it writes is seen by others, or logged, before `commit` (commit.rs). Inserts check their key against
+//! what is committed now, whatever the snapshot, and again at commit if somebody else committed in between.
+
 use std::sync::Arc;
-use crate::cursor::Cursor;
-use crate::error::Result;
-use crate::table::Table;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+
+use crate::bulk::Bulk;
+use crate::cursor::{Cursor, Direction};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::group::RowGroup;
+use crate::limits;
+use crate::live::LiveSegment;
+use crate::memtable::Key;
+use crate::merge::{Event, Merge};
+pub use crate::own::OnDuplicate;
+use crate::own::{OwnWrite, OwnWrites, PrivateSegment};
+use crate::row::RowLayout;
+use crate::snapshot::Snapshot;
+use crate::source::{Input, Source};
+use crate::table::{Table, find_in_segment};
 
 /// What a transaction's reads see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,44 +35,619 @@ pub enum Isolation {
 }
 
 /// A transaction: one connection's open work. Dropping it rolls back.
-pub struct Txn {}
+pub struct Txn {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) id: u64,
+    isolation: Isolation,
+    snapshot: Option<Arc<Snapshot>>,
+    pub(crate) tables: Vec<TxnTable>,
+    savepoints: Vec<Savepoint>,
+    undo: Vec<Undo>,
+    next_savepoint: u64,
+    pub(crate) holds_locks: bool,
+    /// An error took part of the write set: only a rollback is left.
+    doomed: bool,
+}
+
+/// A transaction's work on one table.
+pub(crate) struct TxnTable {
+    pub table: Arc<Table>,
+    pub layout: Arc<RowLayout>,
+    pub own: Arc<RwLock<OwnWrites>>,
+    /// What was committed when the first key was checked; held so that merges keep newer sequence numbers.
+    pub check: Option<Arc<Snapshot>>,
+    /// Largest rest of the key for each series, committed rows and own ones.
+    newest: HashMap<Key, Key>,
+    /// The map was emptied: own rows may be missing in it.
+    newest_lost: bool,
+    bulk: Option<Bulk>,
+}
+
+impl TxnTable {
+    /// The newest key of each series that was written to, if all are known.
+    pub fn take_newest(&mut self) -> Option<HashMap<Key, Key>> {
+        (!self.newest_lost).then(|| std::mem::take(&mut self.newest))
+    }
+}
+
+struct Savepoint {
+    id: u64,
+    undo_len: usize,
+}
+
+/// How to take a step back.
+enum Undo {
+    /// Put back what the write set had for the key.
+    Write { table: usize, key: Key, previous: Option<OwnWrite> },
+    /// Drop private segments behind the first `count`.
+    Private { table: usize, count: usize },
+}
+
+impl Undo {
+    fn table(&self) -> usize {
+        match self {
+            Undo::Write { table, .. } | Undo::Private { table, .. } => *table,
+        }
+    }
+}
 
 impl Txn {
+    pub(crate) fn new(engine: Arc<Engine>, id: u64) -> Txn {
+        Txn {
+            engine,
+            id,
+            isolation: Isolation::RepeatableRead,
+            snapshot: None,
+            tables: Vec::new(),
+            savepoints: Vec::new(),
+            undo: Vec::new(),
+            next_savepoint: 1,
+            holds_locks: false,
+            doomed: false,
+        }
+    }
+
     /// Sets what reads see; before the first read.
-    pub fn set_isolation(&mut self, isolation: Isolation) { todo!() }
+    pub fn set_isolation(&mut self, isolation: Isolation) {
+        self.isolation = isolation;
+    }
+
     /// Takes the snapshot now (START TRANSACTION WITH CONSISTENT SNAPSHOT).
-    pub fn take_snapshot(&mut self) { todo!() }
+    pub fn take_snapshot(&mut self) {
+        self.snapshot();
+    }
+
     /// Begins a statement: under READ COMMITTED its reads see what is committed now.
-    pub fn start_statement(&mut self) { todo!() }
+    pub fn start_statement(&mut self) {
+        if self.isolation == Isolation::ReadCommitted {
+            self.snapshot = None;
+        }
+    }
+
+    fn snapshot(&mut self) -> Arc<Snapshot> {
+        let engine = &self.engine;
+        self.snapshot.get_or_insert_with(|| engine.take_snapshot()).clone()
+    }
+
     /// Marks a place to roll back to: explicit savepoints, and the start of each statement in a transaction.
-    pub fn savepoint(&mut self) -> u64 { todo!() }
+    pub fn savepoint(&mut self) -> u64 {
+        let id = self.next_savepoint;
+        self.next_savepoint += 1;
+        self.savepoints.push(Savepoint { id, undo_len: self.undo.len() });
+        id
+    }
+
     /// Undoes everything after the mark; the mark stays, later marks are gone.
-    pub fn rollback_to(&mut self, savepoint: u64) -> Result<()> { todo!() }
+    pub fn rollback_to(&mut self, savepoint: u64) -> Result<()> {
+        let Some(at) = self.savepoints.iter().position(|s| s.id == savepoint) else {
+            return Err(Error::InvalidInput("the savepoint does not exist".into()));
+        };
+        self.savepoints.truncate(at + 1);
+        for t in &mut self.tables {
+            if let Some(mut bulk) = t.bulk.take() {
+                drop(bulk.finish());
+            }
+        }
+        let undo_len = self.savepoints[at].undo_len;
+        while self.undo.len() > undo_len {
+            match self.undo.pop() {
+                Some(Undo::Write { table, key, previous }) => {
+                    let mut own = self.tables[table].own.write();
+                    match previous {
+                        Some(write) => drop(own.put(key, write)),
+                        None => drop(own.remove(&key)),
+                    }
+                }
+                Some(Undo::Private { table, count }) => {
+                    let mut own = self.tables[table].own.write();
+                    own.private.truncate(count);
+                    own.generation += 1;
+                }
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
     /// Forgets the mark and later ones, keeps the work.
-    pub fn release(&mut self, savepoint: u64) { todo!() }
+    pub fn release(&mut self, savepoint: u64) {
+        if let Some(at) = self.savepoints.iter().position(|s| s.id == savepoint) {
+            self.savepoints.truncate(at);
+        }
+        if self.savepoints.is_empty() {
+            self.undo.clear();
+        }
+    }
+
     /// From now on `insert` into this table may check keys late: a duplicate is then reported by a later
     /// `insert` or by `end_bulk`. For plain INSERT / LOAD DATA / INSERT SELECT without IGNORE, REPLACE, ON DUPLICATE.
-    pub fn begin_bulk(&mut self, table: &Arc<Table>) { todo!() }
+    pub fn begin_bulk(&mut self, table: &Arc<Table>) {
+        let t = self.table_index(table);
+        self.tables[t].bulk.get_or_insert_with(Bulk::new);
+    }
+
     /// Ends the bulk statement: all late checks are done.
-    pub fn end_bulk(&mut self, table: &Arc<Table>) -> Result<()> { todo!() }
-    /// Inserts a row in row format; [`crate::Error::Duplicate`] if its key exists (nothing is changed then).
-    pub fn insert(&mut self, table: &Arc<Table>, row: &[u8]) -> Result<()> { todo!() }
+    pub fn end_bulk(&mut self, table: &Arc<Table>) -> Result<()> {
+        let t = self.table_index(table);
+        let Some(mut bulk) = self.tables[t].bulk.take() else { return Ok(()) };
+        if !bulk.has_worker() && bulk.run.bytes() < limits::BULK_MIN_BYTES {
+            return bulk.run.rows().try_for_each(|row| self.insert(table, row, OnDuplicate::Fail));
+        }
+        self.send_run(t, &mut bulk)?;
+        let written = bulk.finish()?;
+        if bulk.needs_check {
+            self.check_bulk(t, &written)?;
+        }
+        self.add_private(t, written);
+        Ok(())
+    }
+
+    /// Inserts a row in row format; [`Error::Duplicate`] if its key exists (nothing is changed then).
+    pub fn insert(&mut self, table: &Arc<Table>, row: &[u8], mode: OnDuplicate) -> Result<()> {
+        self.engine.check_writable()?;
+        if row.len() > limits::MAX_ROW_BYTES {
+            return Err(Error::LimitExceeded { what: "the size of a row".into(), limit: limits::MAX_ROW_BYTES as u64 });
+        }
+        let t = self.table_index(table);
+        let mut key = Key::new();
+        push_key(&self.tables[t].layout, row, &mut key);
+        if mode == OnDuplicate::Update {
+            self.lock_key(table, &key, self.engine.lock_timeout_ms())?;
+        }
+        let is_new = self.is_behind_newest(t, &key)?;
+        if mode == OnDuplicate::Fail && self.tables[t].bulk.is_some() {
+            return self.insert_bulk(t, row, is_new);
+        }
+        if !is_new && self.exists(t, &key)? {
+            return Err(Error::Duplicate { index: 0, row: row.to_vec() });
+        }
+        self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent: Some(mode) })
+    }
+
     /// Replaces the row with sort key `old_key` by `row`, whose key may differ (then it must be free).
-    pub fn update(&mut self, table: &Arc<Table>, old_key: &[u8], row: &[u8]) -> Result<()> { todo!() }
+    pub fn update(&mut self, table: &Arc<Table>, old_key: &[u8], row: &[u8]) -> Result<()> {
+        self.engine.check_writable()?;
+        let t = self.table_index(table);
+        let mut key = Key::new();
+        push_key(&self.tables[t].layout, row, &mut key);
+        if key.as_slice() == old_key {
+            return self.overwrite(t, key, Some(row.into()));
+        }
+        if !self.is_behind_newest(t, &key)? && self.exists(t, &key)? {
+            return Err(Error::Duplicate { index: 0, row: row.to_vec() });
+        }
+        self.overwrite(t, Key::from_slice(old_key), None)?;
+        self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent: Some(OnDuplicate::Fail) })
+    }
+
     /// Removes the row with this sort key.
-    pub fn delete(&mut self, table: &Arc<Table>, key: &[u8]) -> Result<()> { todo!() }
+    pub fn delete(&mut self, table: &Arc<Table>, key: &[u8]) -> Result<()> {
+        self.engine.check_writable()?;
+        let t = self.table_index(table);
+        self.overwrite(t, Key::from_slice(key), None)
+    }
+
     /// A cursor over the table in key order that sees this transaction's snapshot and own writes.
-    /// `columns`: positions that will be read (others may stay undecoded).
-    pub fn cursor(&mut self, table: &Arc<Table>, columns: &[u16]) -> Result<Cursor> { todo!() }
-    /// Takes the row lock of `key` (waits up to `timeout_ms`); afterwards reads of that key through
-    /// [`Txn::read_latest`] see the newest committed version.
-    pub fn lock_row(&mut self, table: &Arc<Table>, key: &[u8], timeout_ms: u64) -> Result<()> { todo!() }
+    pub fn cursor(&mut self, table: &Arc<Table>) -> Result<Cursor> {
+        let t = self.table_index(table);
+        if self.tables[t].bulk.is_some() {
+            // A trigger reads what its statement has inserted so far.
+            self.end_bulk(table)?;
+        }
+        let snapshot = self.snapshot();
+        let entry = &self.tables[t];
+        Ok(Cursor::new(entry.table.version(), entry.layout.clone(), snapshot, Some(entry.own.clone())))
+    }
+
+    /// Takes the row lock of `key` (waits up to `timeout_ms`); afterwards [`Txn::read_latest`] says what it is.
+    pub fn lock_row(&mut self, table: &Arc<Table>, key: &[u8], timeout_ms: u64) -> Result<()> {
+        self.lock_key(table, key, timeout_ms)
+    }
+
+    fn lock_key(&mut self, table: &Arc<Table>, key: &[u8], timeout_ms: u64) -> Result<()> {
+        self.holds_locks = true;
+        self.engine.locks.lock(self.id, table.id, key, Duration::from_millis(timeout_ms), &|| false)
+    }
+
     /// The newest committed (or own) version of a row in row format, regardless of the snapshot; false if none.
-    pub fn read_latest(&mut self, table: &Arc<Table>, key: &[u8], row: &mut Vec<u8>) -> Result<bool> { todo!() }
+    pub fn read_latest(&mut self, table: &Arc<Table>, key: &[u8], row: &mut Vec<u8>) -> Result<bool> {
+        let t = self.table_index(table);
+        let entry = &self.tables[t];
+        if let Some(write) = own_version(entry, key)? {
+            return match write {
+                OwnFound::Row(bytes) => {
+                    row.extend_from_slice(&bytes);
+                    Ok(true)
+                }
+                OwnFound::Gone => Ok(false),
+            };
+        }
+        match entry.table.find(key, 0)?.and_then(|f| f.row) {
+            Some(found) => found.push_to(row).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Refuses work after an error that took part of the write set.
+    pub(crate) fn check_not_doomed(&self) -> Result<()> {
+        if self.doomed {
+            return Err(Error::InvalidInput("part of the transaction was lost to an earlier error; it can only be rolled back".into()));
+        }
+        Ok(())
+    }
+
+    /// Whether only a rollback is left after an error.
+    pub fn is_doomed(&self) -> bool {
+        self.doomed
+    }
+
     /// Whether there is anything to commit.
-    pub fn has_writes(&self) -> bool { todo!() }
-    /// Commits; when it returns the work is as durable as `rrd_flush_log_at_trx_commit` says.
-    pub fn commit(&mut self) -> Result<()> { todo!() }
+    pub fn has_writes(&self) -> bool {
+        self.tables.iter().any(|t| t.bulk.is_some() || !t.own.read().is_empty())
+    }
+
     /// Undoes everything. The transaction can be used anew.
-    pub fn rollback(&mut self) { todo!() }
+    pub fn rollback(&mut self) {
+        for t in &mut self.tables {
+            if let Some(mut bulk) = t.bulk.take() {
+                drop(bulk.finish());
+            }
+        }
+        self.reset();
+    }
+
+    /// Forgets all state after a commit or rollback.
+    pub(crate) fn reset(&mut self) {
+        self.snapshot = None;
+        self.tables.clear();
+        self.savepoints.clear();
+        self.undo.clear();
+        self.doomed = false;
+        if std::mem::take(&mut self.holds_locks) {
+            self.engine.locks.release_all(self.id);
+        }
+    }
+
+    fn table_index(&mut self, table: &Arc<Table>) -> usize {
+        if let Some(t) = self.tables.iter().position(|t| Arc::ptr_eq(&t.table, table)) {
+            return t;
+        }
+        self.tables.push(TxnTable {
+            layout: table.layout(),
+            table: table.clone(),
+            own: Arc::new(RwLock::new(OwnWrites::default())),
+            check: None,
+            newest: HashMap::new(),
+            newest_lost: false,
+            bulk: None,
+        });
+        self.tables.len() - 1
+    }
+
+    /// Whether the key is behind the newest of its series, so that it cannot exist; then it is the newest.
+    fn is_behind_newest(&mut self, t: usize, key: &[u8]) -> Result<bool> {
+        let engine = &self.engine;
+        let entry = &mut self.tables[t];
+        entry.check.get_or_insert_with(|| engine.take_snapshot());
+        let split = entry.layout.series_len(key);
+        let (series, rest) = key.split_at(split);
+        if let Some(newest) = entry.newest.get_mut(series) {
+            let behind = rest > newest.as_slice();
+            if behind {
+                newest.clear();
+                newest.extend_from_slice(rest);
+            }
+            return Ok(behind);
+        }
+        if entry.newest.len() >= limits::NEWEST_ENTRIES {
+            entry.newest = HashMap::new();
+            entry.newest_lost = true;
+        }
+        let mut newest = Key::new();
+        entry.table.newest_of(&entry.layout, series, |known| newest.extend_from_slice(known))?;
+        let behind = rest > newest.as_slice() && !entry.newest_lost;
+        let bound = if rest > newest.as_slice() { rest } else { &newest };
+        if !entry.newest_lost {
+            entry.newest.insert(Key::from_slice(series), Key::from_slice(bound));
+        }
+        Ok(behind)
+    }
+
+    /// Whether a row with this key exists for this transaction, in the newest state.
+    fn exists(&self, t: usize, key: &[u8]) -> Result<bool> {
+        let entry = &self.tables[t];
+        if let Some(found) = own_version(entry, key)? {
+            return Ok(matches!(found, OwnFound::Row(_)));
+        }
+        Ok(entry.table.find(key, 0)?.is_some_and(|f| f.row.is_some()))
+    }
+
+    /// Writes over whatever there is: an existing row that was read (and locked) before. A row that the transaction
+    /// itself inserted stays an insert.
+    fn overwrite(&mut self, t: usize, key: Key, row: Option<Box<[u8]>>) -> Result<()> {
+        let expects_absent = self.tables[t].own.read().map.get(&key).and_then(|w| w.expects_absent);
+        self.write(t, key, OwnWrite { row, expects_absent })
+    }
+
+    fn write(&mut self, t: usize, key: Key, write: OwnWrite) -> Result<()> {
+        let keep_undo = !self.savepoints.is_empty();
+        let undo_key = keep_undo.then(|| key.clone());
+        let (previous, bytes) = {
+            let mut own = self.tables[t].own.write();
+            let previous = own.put(key, write);
+            (previous, own.bytes)
+        };
+        if let Some(key) = undo_key {
+            self.undo.push(Undo::Write { table: t, key, previous });
+        }
+        if bytes > limits::TXN_SPILL_BYTES { self.spill(t) } else { self.check_not_doomed() }
+    }
+
+    fn insert_bulk(&mut self, t: usize, row: &[u8], is_new: bool) -> Result<()> {
+        let Some(bulk) = &mut self.tables[t].bulk else { return Ok(()) };
+        bulk.run.push(row);
+        bulk.needs_check |= !is_new;
+        if bulk.run.bytes() < limits::BULK_RUN_BYTES {
+            return Ok(());
+        }
+        let Some(mut bulk) = self.tables[t].bulk.take() else { return Ok(()) };
+        self.send_run(t, &mut bulk)?;
+        self.tables[t].bulk = Some(bulk);
+        Ok(())
+    }
+
+    fn send_run(&mut self, t: usize, bulk: &mut Bulk) -> Result<()> {
+        if !bulk.has_worker() {
+            // The write set counts as newer than private segments: what is in it must go before the new rows.
+            self.spill(t)?;
+        }
+        let entry = &self.tables[t];
+        bulk.send_run(&self.engine, &entry.table, &entry.layout)
+    }
+
+    fn add_private(&mut self, t: usize, segments: Vec<PrivateSegment>) {
+        if segments.is_empty() {
+            return;
+        }
+        let mut own = self.tables[t].own.write();
+        if !self.savepoints.is_empty() {
+            self.undo.push(Undo::Private { table: t, count: own.private.len() });
+        }
+        own.private.extend(segments);
+        own.generation += 1;
+    }
+
+    /// Moves the write set of a table to private segments, one part for each open savepoint, so that each can
+    /// still be rolled back.
+    pub(crate) fn spill(&mut self, t: usize) -> Result<()> {
+        let result = self.spill_parts(t);
+        self.doomed |= result.is_err();
+        result
+    }
+
+    fn spill_parts(&mut self, t: usize) -> Result<()> {
+        let mut map = std::mem::take(&mut self.tables[t].own.write().map);
+        if map.is_empty() {
+            return Ok(());
+        }
+        // Newest part first: what was written after each savepoint, then the state before it is restored.
+        let mut parts: Vec<std::collections::BTreeMap<Key, OwnWrite>> = Vec::new();
+        let mut kept: Vec<Vec<Undo>> = Vec::new();
+        for savepoint in self.savepoints.iter().rev() {
+            let mut part = std::collections::BTreeMap::new();
+            let mut others = Vec::new();
+            for undo in self.undo.drain(savepoint.undo_len..).rev() {
+                match undo {
+                    Undo::Write { table, key, previous } if table == t => {
+                        let now = map.remove(&key);
+                        if let (Some(now), false) = (now, part.contains_key(&key)) {
+                            part.insert(key.clone(), now);
+                        }
+                        if let Some(previous) = previous {
+                            map.insert(key, previous);
+                        }
+                    }
+                    other => others.push(other),
+                }
+            }
+            others.reverse();
+            parts.push(part);
+            kept.push(others);
+        }
+        // Oldest first again: segments in order of age, markers where the writes were.
+        let base = self.write_part(t, map)?;
+        self.tables[t].own.write().private.extend(base);
+        for (savepoint, (part, others)) in parts.into_iter().zip(kept).rev().enumerate() {
+            self.savepoints[savepoint].undo_len = self.undo.len();
+            let count = self.tables[t].own.read().private.len();
+            let written = self.write_part(t, part)?;
+            // Markers of other private segments of this table have lower counts and so are undone after this one.
+            self.undo.extend(others);
+            if !written.is_empty() {
+                self.undo.push(Undo::Private { table: t, count });
+                self.tables[t].own.write().private.extend(written);
+            }
+        }
+        let mut own = self.tables[t].own.write();
+        own.bytes = 0;
+        own.generation += 1;
+        Ok(())
+    }
+
+    /// Writes a part of a write set to private segments: updates and inserts apart, as they are checked differently.
+    fn write_part(&self, t: usize, part: std::collections::BTreeMap<Key, OwnWrite>) -> Result<Vec<PrivateSegment>> {
+        let entry = &self.tables[t];
+        let mut written = Vec::new();
+        let modes = [None, Some(OnDuplicate::Fail), Some(OnDuplicate::Ignore), Some(OnDuplicate::Replace), Some(OnDuplicate::Update)];
+        for mode in modes {
+            let mut tombstone_rows = Vec::new();
+            let mut places = Vec::new();
+            for (key, write) in part.iter().filter(|(_, w)| w.expects_absent == mode) {
+                if write.row.is_none() {
+                    places.push(tombstone_rows.len());
+                    entry.layout.push_key_row(key, &mut tombstone_rows);
+                }
+            }
+            places.push(tombstone_rows.len());
+            let mut tombstones = places.windows(2).map(|w| &tombstone_rows[w[0]..w[1]]);
+            let rows: Vec<_> = part
+                .values()
+                .filter(|w| w.expects_absent == mode)
+                .filter_map(|w| match &w.row {
+                    Some(row) => Some(crate::write_out::OutRow { row, seq: 0, tombstone: false }),
+                    None => tombstones.next().map(|row| crate::write_out::OutRow { row, seq: 0, tombstone: true }),
+                })
+                .collect();
+            written.extend(self.engine.write_private(&entry.table, &entry.layout, &rows, mode)?);
+        }
+        Ok(written)
+    }
+
+    /// Spills every table, so that a commit with private segments is one manifest edit.
+    pub(crate) fn spill_all(&mut self) -> Result<()> {
+        (0..self.tables.len()).try_for_each(|t| self.spill(t))
+    }
+
+    /// Looks for keys of a bulk statement that occur twice in it or exist already.
+    fn check_bulk(&mut self, t: usize, written: &[PrivateSegment]) -> Result<()> {
+        let entry = &self.tables[t];
+        let sources = written
+            .iter()
+            .map(|p| {
+                let input = Input::Segment { segment: p.segment.clone(), base_seq: OwnWrites::private_seq(0) };
+                (Source::new(input, entry.layout.clone(), 0, Direction::Forward, None, true), Some(p.segment.meta().first_key.clone()))
+            })
+            .collect();
+        let mut new_rows = Merge::new(Direction::Forward, 0, None, sources)?;
+        let existing = Cursor::new(entry.table.version(), entry.layout.clone(), Snapshot::latest(), Some(entry.own.clone()));
+        let mut existing = KeyWalk::new(existing)?;
+        while let Some(event) = new_rows.next(limits::GROUP_ROWS)? {
+            match event {
+                Event::Versions(versions) if versions.len() > 1 => return Err(duplicate(&versions[0].group, versions[0].row)),
+                Event::Versions(versions) => versions.iter().try_for_each(|v| existing.must_lack(&v.group, v.row))?,
+                Event::Run { group, first, rows } => (first..first + rows).try_for_each(|row| existing.must_lack(&group, row))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Txn {
+    fn drop(&mut self) {
+        self.rollback();
+    }
+}
+
+fn push_key(layout: &RowLayout, row: &[u8], key: &mut Key) {
+    layout.push_key(row, key);
+}
+
+fn duplicate(group: &RowGroup, row: usize) -> Error {
+    let mut bytes = Vec::new();
+    match group.push_row(row, &mut bytes) {
+        Ok(()) => Error::Duplicate { index: 0, row: bytes },
+        Err(error) => error,
+    }
+}
+
+/// What the transaction itself wrote for a key.
+enum OwnFound {
+    Row(Vec<u8>),
+    Gone,
+}
+
+fn own_version(entry: &TxnTable, key: &[u8]) -> Result<Option<OwnFound>> {
+    let own = entry.own.read();
+    if let Some(write) = own.map.get(key) {
+        return Ok(Some(write.row.as_ref().map_or(OwnFound::Gone, |row| OwnFound::Row(row.to_vec()))));
+    }
+    for private in own.private.iter().rev() {
+        if let Some(found) = find_private(&private.segment, &entry.layout, key)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+fn find_private(segment: &Arc<LiveSegment>, layout: &Arc<RowLayout>, key: &[u8]) -> Result<Option<OwnFound>> {
+    let Some(found) = find_in_segment(segment, OwnWrites::private_seq(0), layout, key)? else { return Ok(None) };
+    let Some(row) = found.row else { return Ok(Some(OwnFound::Gone)) };
+    let mut bytes = Vec::new();
+    row.push_to(&mut bytes)?;
+    Ok(Some(OwnFound::Row(bytes)))
+}
+
+/// Walks the keys of existing rows beside ascending keys that are looked for.
+struct KeyWalk {
+    cursor: Cursor,
+    current: Option<Vec<u8>>,
+    span: Option<(crate::cursor::Span, u32)>,
+    scratch: Vec<u8>,
+}
+
+/// Steps after which the walk seeks instead.
+const STEPS_BEFORE_SEEK: usize = 32;
+
+impl KeyWalk {
+    fn new(mut cursor: Cursor) -> Result<KeyWalk> {
+        cursor.seek(None, true, Direction::Forward)?;
+        let mut walk = KeyWalk { cursor, current: None, span: None, scratch: Vec::new() };
+        walk.step()?;
+        Ok(walk)
+    }
+
+    fn step(&mut self) -> Result<()> {
+        if self.span.as_ref().is_none_or(|(span, at)| *at >= span.rows) {
+            self.span = self.cursor.next_span(limits::GROUP_ROWS)?.map(|span| (span, 0));
+        }
+        match &mut self.span {
+            None => self.current = None,
+            Some((span, at)) => {
+                let key = self.current.get_or_insert_default();
+                key.clear();
+                span.group.push_key(span.row(*at), key)?;
+                *at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Error if a row with the key of this one exists. Keys must ascend from call to call.
+    fn must_lack(&mut self, group: &Arc<RowGroup>, row: usize) -> Result<()> {
+        self.scratch.clear();
+        let mut key = std::mem::take(&mut self.scratch);
+        group.push_key(row, &mut key)?;
+        let mut steps = 0;
+        while self.current.as_ref().is_some_and(|c| *c < key) {
+            steps += 1;
+            if steps > STEPS_BEFORE_SEEK {
+                self.cursor.seek(Some(&key), true, Direction::Forward)?;
+                self.span = None;
+            }
+            self.step()?;
+        }
+        let exists = self.current.as_ref() == Some(&key);
+        self.scratch = key;
+        if exists { Err(duplicate(group, row)) } else { Ok(()) }
+    }
 }

@@ -1,0 +1,126 @@
+//! The commit-time check of bulk rows: was one of their keys committed by somebody else meanwhile?
+//!
+//! Both sides may be large. What is new is what commits in the queue, memtables and segments gained since the
+//! check snapshot; segments whose keys or times lie apart cost nothing, the rest is walked side by side.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::commit::{CommitQueue, committed_since};
+use crate::cursor::Direction;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::group::RowGroup;
+use crate::limits;
+use crate::live::LiveSegment;
+use crate::merge::{Event, Merge};
+use crate::own::{OnDuplicate, PrivateSegment};
+use crate::source::{Input, Source};
+use crate::txn::TxnTable;
+
+impl Engine {
+    /// Checks the private segments of a write set against what was committed after `since`.
+    pub(crate) fn check_private(&self, queue: &CommitQueue, t: &TxnTable, since: u64) -> Result<()> {
+        let privates = t.own.read().private.clone();
+        let expecting = privates.iter().filter(|p| matches!(p.expects_absent, Some(OnDuplicate::Fail | OnDuplicate::Ignore | OnDuplicate::Update)));
+        let expecting: Vec<&PrivateSegment> = expecting.collect();
+        if expecting.is_empty() {
+            return Ok(());
+        }
+        let version = t.table.version();
+        let recent: Vec<Arc<LiveSegment>> = version.segments.values().filter(|s| s.meta().max_seq > since).cloned().collect();
+        for private in &expecting {
+            self.check_against_memory(queue, t, private, since)?;
+            for segment in recent.iter().filter(|s| may_share_keys(s, &private.segment)) {
+                if let Some((group, row)) = first_common_key(t, private, segment)? {
+                    let mut key = Vec::new();
+                    group.push_key(row, &mut key)?;
+                    if committed_since(queue, &t.table, &t.layout, &key, since)? {
+                        return Err(conflict(private, &group, row));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks each key that memtables and queued commits gained up in a private segment.
+    fn check_against_memory(&self, queue: &CommitQueue, t: &TxnTable, private: &PrivateSegment, since: u64) -> Result<()> {
+        let meta = private.segment.meta();
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        for memtable in t.table.version().memtables() {
+            let entries = memtable.entries();
+            let within = entries.range::<[u8], _>((Bound::Included(meta.first_key.as_slice()), Bound::Included(meta.last_key.as_slice())));
+            keys.extend(within.filter(|(_, v)| v.seq > since && v.row.is_some()).map(|(key, _)| key.to_vec()));
+        }
+        for (map_keys, segments) in queue.writes_to(&t.table) {
+            keys.extend(map_keys);
+            for segment in segments.iter().filter(|s| may_share_keys(s, &private.segment)) {
+                if let Some((group, row)) = first_common_key(t, private, segment)? {
+                    return Err(conflict(private, &group, row));
+                }
+            }
+        }
+        for key in keys {
+            if let Some(found) = crate::table::find_in_segment(&private.segment, 0, &t.layout, &key)?
+                && let Some(row) = found.row
+            {
+                let mut bytes = Vec::new();
+                row.push_to(&mut bytes)?;
+                return Err(Error::Duplicate { index: 0, row: bytes });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn may_share_keys(a: &LiveSegment, b: &LiveSegment) -> bool {
+    let (a, b) = (a.meta(), b.meta());
+    a.first_key <= b.last_key && b.first_key <= a.last_key && a.min_time <= b.max_time && b.min_time <= a.max_time
+}
+
+fn conflict(private: &PrivateSegment, group: &RowGroup, row: usize) -> Error {
+    if private.expects_absent != Some(OnDuplicate::Fail) {
+        return Error::Conflict;
+    }
+    let mut bytes = Vec::new();
+    match group.push_row(row, &mut bytes) {
+        Ok(()) => Error::Duplicate { index: 0, row: bytes },
+        Err(error) => error,
+    }
+}
+
+/// The first live row of the private segment whose key is in the other one too.
+fn first_common_key(t: &TxnTable, private: &PrivateSegment, other: &Arc<LiveSegment>) -> Result<Option<(Arc<RowGroup>, usize)>> {
+    let low = private.segment.meta().first_key.clone().max(other.meta().first_key.clone());
+    let high = private.segment.meta().last_key.clone().min(other.meta().last_key.clone());
+    let source = |segment: &Arc<LiveSegment>, base_seq| {
+        let input = Input::Segment { segment: segment.clone(), base_seq };
+        (Source::new(input, t.layout.clone(), u64::MAX, Direction::Forward, Some(low.clone()), true), Some(low.clone()))
+    };
+    // Sequence numbers tell the two apart: 1 is the private one.
+    let mut merge = Merge::new(Direction::Forward, u64::MAX, None, vec![source(&private.segment, 1), source(other, 2)])?;
+    let mut key = Vec::new();
+    while let Some(event) = merge.next(limits::GROUP_ROWS)? {
+        match event {
+            Event::Run { group, first, .. } => {
+                key.clear();
+                group.push_key(first, &mut key)?;
+            }
+            Event::Versions(versions) => {
+                let mine = versions.iter().find(|v| v.seq == 1 && !v.is_tombstone());
+                if let Some(mine) = mine
+                    && versions.len() > 1
+                {
+                    return Ok(Some((mine.group.clone(), mine.row)));
+                }
+                key.clear();
+                versions[0].group.push_key(versions[0].row, &mut key)?;
+            }
+        }
+        if key > high {
+            break;
+        }
+    }
+    Ok(None)
+}

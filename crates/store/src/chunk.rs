@@ -1,0 +1,97 @@
+//! Which chunk a time belongs to.
+//!
+//! Chunks never overlap and cover just the times that were seen. A new chunk is as long as `CHUNK` says, or long
+//! enough to hold `CHUNK_TARGET_ROWS` at the density of the rows that open it; it is aligned to its length and cut where a
+//! neighbour begins. Pure: the table keeps the map, the manifest records it.
+
+use std::collections::BTreeMap;
+
+use crate::limits::CHUNK_TARGET_ROWS;
+use crate::manifest::edit::ChunkSpan;
+
+/// The chunks of a table.
+#[derive(Clone, Debug, Default)]
+pub struct ChunkMap {
+    spans: BTreeMap<u64, ChunkSpan>,
+}
+
+/// How dense the rows are that may open a chunk.
+#[derive(Clone, Copy, Debug)]
+pub struct Density {
+    /// Rows at hand.
+    pub rows: u64,
+    /// Their smallest time.
+    pub min_time: u64,
+    /// Their largest time.
+    pub max_time: u64,
+}
+
+impl ChunkMap {
+    /// From the manifest.
+    pub fn new(spans: BTreeMap<u64, ChunkSpan>) -> ChunkMap {
+        ChunkMap { spans }
+    }
+
+    /// All chunks by start.
+    pub fn spans(&self) -> &BTreeMap<u64, ChunkSpan> {
+        &self.spans
+    }
+
+    /// The chunk of `time`, if there is one.
+    pub fn find(&self, time: u64) -> Option<ChunkSpan> {
+        self.spans.range(..=time).next_back().map(|(_, s)| *s).filter(|s| time < s.end || s.end == u64::MAX)
+    }
+
+    /// The chunk of `time`, opened if need be. `fixed` is the length that the user asked for.
+    pub fn find_or_open(&mut self, time: u64, fixed: Option<u64>, density: Density) -> ChunkSpan {
+        if let Some(span) = self.find(time) {
+            return span;
+        }
+        let length = fixed.unwrap_or_else(|| chosen_length(density)).max(1);
+        let mut start = time - time % length;
+        let mut end = start.saturating_add(length);
+        if let Some((_, before)) = self.spans.range(..time).next_back() {
+            start = start.max(before.end);
+        }
+        if let Some((&after, _)) = self.spans.range(time..).next() {
+            end = end.min(after);
+        }
+        let span = ChunkSpan { start, end };
+        self.spans.insert(start, span);
+        span
+    }
+
+    /// Forgets all chunks (TRUNCATE).
+    pub fn clear(&mut self) {
+        self.spans.clear();
+    }
+}
+
+/// A power of two that holds about the target number of rows.
+fn chosen_length(density: Density) -> u64 {
+    let span = density.max_time.saturating_sub(density.min_time).saturating_add(1);
+    let wanted = u128::from(span) * u128::from(CHUNK_TARGET_ROWS) / u128::from(density.rows.max(1));
+    let wanted = u64::try_from(wanted).unwrap_or(u64::MAX).clamp(1, 1 << 62);
+    wanted.checked_next_power_of_two().unwrap_or(1 << 62)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn chunks_cover_each_time_once(times in prop::collection::vec(any::<u64>(), 1..60), fixed in prop::option::of(1u64..1 << 60), rows in 1u64..1 << 30) {
+            let mut map = ChunkMap::default();
+            for &t in &times {
+                let density = Density { rows, min_time: t.saturating_sub(1000), max_time: t };
+                let span = map.find_or_open(t, fixed, density);
+                prop_assert!(span.start <= t && (t < span.end || span.end == u64::MAX));
+                prop_assert_eq!(map.find(t), Some(span));
+            }
+            let spans: Vec<_> = map.spans().values().collect();
+            prop_assert!(spans.windows(2).all(|w| w[0].end <= w[1].start));
+        }
+    }
+}

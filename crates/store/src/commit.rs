@@ -1,0 +1,337 @@
+//! Commits: check, log, make durable, apply; in this order, and applied in the order of their sequence numbers.
+//!
+//! Under the commit lock a transaction's inserts are checked against whatever was committed since they were made,
+//! it gets its sequence number and its log record is put into the log's buffer. It waits for the disk without the lock, so
+//! that one sync serves many. Only then is it applied to the memtables and becomes visible: a commit that the disk
+//! refused was never there. A transaction with private segments is committed by one manifest edit instead of a log record.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hashbrown::HashMap;
+use parking_lot::{Mutex, RwLock};
+
+use crate::config::FlushLog;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::live::LiveSegment;
+use crate::log_record;
+use crate::manifest::edit::Edit;
+use crate::memtable::Key;
+use crate::own::{OnDuplicate, OwnWrite, OwnWrites};
+use crate::row::RowLayout;
+use crate::segment::SegmentMeta;
+use crate::table::{Table, find_in_segment};
+use crate::txn::Txn;
+use crate::wal::Lsn;
+
+/// The order of commits.
+pub(crate) struct CommitQueue {
+    /// The next commit gets this.
+    pub next_seq: u64,
+    /// Logged (or in the manifest's way) but not applied, in order.
+    pub pending: VecDeque<Arc<Pending>>,
+}
+
+impl CommitQueue {
+    /// What commits in the queue write to a table: keys of rows, and private segments.
+    pub fn writes_to(&self, table: &Arc<Table>) -> Vec<(Vec<Vec<u8>>, Vec<Arc<LiveSegment>>)> {
+        let alive = self.pending.iter().filter(|p| *p.state.lock() != PendingState::Failed);
+        alive
+            .flat_map(|p| p.tables.iter().filter(|t| Arc::ptr_eq(&t.table, table)))
+            .map(|t| {
+                let own = t.own.read();
+                let rows = own.map.iter().filter(|(_, w)| w.row.is_some()).map(|(key, _)| key.to_vec());
+                (rows.collect(), own.private.iter().map(|p| p.segment.clone()).collect())
+            })
+            .collect()
+    }
+}
+
+/// A commit on its way from the log to the memtables.
+pub(crate) struct Pending {
+    /// Last of its sequence numbers (one for each private segment, one for the rest).
+    seq: u64,
+    /// Where its log record starts; the log must be kept from here.
+    pub start_lsn: Lsn,
+    tables: Vec<TableWrites>,
+    state: Mutex<PendingState>,
+}
+
+struct TableWrites {
+    table: Arc<Table>,
+    layout: Arc<RowLayout>,
+    own: Arc<RwLock<OwnWrites>>,
+    /// The newest key of each series that private segments went to; `None` if that is not known.
+    newest: Option<HashMap<Key, Key>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PendingState {
+    /// Waits for the disk.
+    Waiting,
+    /// May be applied once everything before it is.
+    Ready,
+    /// The disk refused it.
+    Failed,
+    /// Applied.
+    Done,
+}
+
+impl Txn {
+    /// Commits; when it returns the work is as durable as `rrd_flush_log_at_trx_commit` says. After an error the
+    /// transaction is rolled back.
+    pub fn commit(&mut self) -> Result<()> {
+        let result = self.commit_writes();
+        self.reset();
+        result
+    }
+
+    fn commit_writes(&mut self) -> Result<()> {
+        if !self.has_writes() {
+            return Ok(());
+        }
+        let engine = self.engine.clone();
+        engine.check_writable()?;
+        self.check_not_doomed()?;
+        engine.wait_for_memory()?;
+        if self.tables.iter().any(|t| !t.own.read().private.is_empty()) {
+            self.spill_all()?;
+            engine.commit_segments(self)
+        } else {
+            engine.commit_rows(self)
+        }
+    }
+
+    fn table_writes(&mut self) -> Vec<TableWrites> {
+        let written = self.tables.iter_mut().filter(|t| !t.own.read().is_empty());
+        written.map(|t| TableWrites { table: t.table.clone(), layout: t.layout.clone(), own: t.own.clone(), newest: t.take_newest() }).collect()
+    }
+}
+
+impl Engine {
+    /// Commits write sets through the log.
+    fn commit_rows(&self, txn: &mut Txn) -> Result<()> {
+        let tables = txn.table_writes();
+        let mut body = log_record::encode(&tables.iter().map(|t| (t.table.id, t.layout.clone(), t.own.clone())).collect::<Vec<_>>());
+        let (pending, lsn) = {
+            let mut queue = self.commit_queue.lock();
+            if self.check_inserts(&queue, txn)? {
+                // Rows that another transaction was faster to insert were taken out (INSERT IGNORE).
+                body = log_record::encode(&tables.iter().map(|t| (t.table.id, t.layout.clone(), t.own.clone())).collect::<Vec<_>>());
+            }
+            let seq = queue.next_seq;
+            let start_lsn = self.wal.position();
+            let lsn = self.wal.append_parts(&[&log_record::header(seq), &body])?;
+            queue.next_seq += 1;
+            (self.enqueue(&mut queue, seq, start_lsn, tables), lsn)
+        };
+        self.bytes_logged.fetch_add(body.len() as u64, Ordering::Relaxed);
+        drop(body);
+        let durable = match self.flush_log() {
+            FlushLog::Sync => self.wal.sync(lsn),
+            FlushLog::Write => self.wal.write(lsn),
+            FlushLog::EverySecond => Ok(()),
+        };
+        self.finish(&pending, durable)
+    }
+
+    /// Commits private segments by one manifest edit.
+    fn commit_segments(&self, txn: &mut Txn) -> Result<()> {
+        let tables = txn.table_writes();
+        let mut edits = Vec::new();
+        let pending = {
+            let mut queue = self.commit_queue.lock();
+            self.check_inserts(&queue, txn)?;
+            let mut seq = queue.next_seq;
+            for t in &tables {
+                let metas = number_segments(&t.own.read(), &mut seq);
+                edits.extend(t.table.edits_for(&metas));
+                let next = t.table.next_row_number.load(Ordering::Relaxed);
+                edits.push(Edit::NextRowNumber { table: t.table.id, next });
+            }
+            edits.push(Edit::NextSeq { seq });
+            queue.next_seq = seq;
+            self.enqueue(&mut queue, seq - 1, self.wal.position(), tables)
+        };
+        let durable = self.commit_manifest(&edits);
+        let committed: Vec<SegmentMeta> = edits
+            .into_iter()
+            .filter_map(|edit| match edit {
+                Edit::AddSegment { meta, .. } => Some(meta),
+                _ => None,
+            })
+            .collect();
+        if durable.is_ok() {
+            adopt_segments(self, &pending, &committed);
+        }
+        self.finish(&pending, durable)
+    }
+
+    fn enqueue(&self, queue: &mut CommitQueue, seq: u64, start_lsn: Lsn, tables: Vec<TableWrites>) -> Arc<Pending> {
+        for t in &tables {
+            t.table.last_commit_seq.store(seq, Ordering::Release);
+        }
+        let pending = Arc::new(Pending { seq, start_lsn, tables, state: Mutex::new(PendingState::Waiting) });
+        queue.pending.push_back(pending.clone());
+        pending
+    }
+
+    /// Applies (or drops) a commit in its turn; returns when that is done.
+    fn finish(&self, pending: &Arc<Pending>, durable: Result<()>) -> Result<()> {
+        let outcome = if durable.is_ok() { PendingState::Ready } else { PendingState::Failed };
+        *pending.state.lock() = outcome;
+        self.apply_ready();
+        if outcome == PendingState::Ready {
+            // Commits before this one may still wait for their threads to say how the disk answered.
+            let mut applied = self.applied_wait.lock();
+            while *pending.state.lock() != PendingState::Done {
+                self.applied.wait(&mut applied);
+            }
+        }
+        if let Err(error) = &durable {
+            self.poison_unless_full(error);
+        }
+        durable?;
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        self.after_commit();
+        Ok(())
+    }
+
+    /// Applies commits from the front of the queue while they are ready.
+    fn apply_ready(&self) {
+        let _turn = self.apply_turn.lock();
+        loop {
+            let front = self.commit_queue.lock().pending.front().cloned();
+            let Some(front) = front else { break };
+            let state = *front.state.lock();
+            match state {
+                PendingState::Ready => self.apply(&front),
+                PendingState::Failed => {}
+                PendingState::Waiting | PendingState::Done => break,
+            }
+            self.commit_queue.lock().pending.pop_front();
+            if state == PendingState::Ready {
+                let _wake = self.applied_wait.lock();
+                *front.state.lock() = PendingState::Done;
+                self.applied.notify_all();
+            }
+        }
+    }
+
+    fn apply(&self, pending: &Pending) {
+        let oldest = self.oldest_snapshot();
+        for t in &pending.tables {
+            // Held throughout: whoever checks keys sees the rows either here or in the memtable.
+            let mut own = t.own.write();
+            let mut newest = t.table.newest.lock();
+            let note = |newest: &mut crate::newest::Newest, key: &[u8]| {
+                let (series, rest) = key.split_at(t.layout.series_len(key));
+                newest.raise(series, rest);
+            };
+            let map = std::mem::take(&mut own.map);
+            let version = t.table.version();
+            let writes = map.into_iter().map(|(key, write): (Key, OwnWrite)| {
+                if write.row.is_some() {
+                    note(&mut newest, &key);
+                }
+                (key, write.row)
+            });
+            let added = version.active.apply(pending.seq, pending.start_lsn.0, oldest, writes);
+            self.memory.active.fetch_add(added, Ordering::Relaxed);
+            let committed = std::mem::take(&mut own.private);
+            if !committed.is_empty() {
+                match &t.newest {
+                    Some(bounds) => bounds.iter().for_each(|(series, rest)| newest.raise(series, rest)),
+                    None => newest.forget(),
+                }
+                self.workers.ask_merge(t.table.id);
+                t.table.install(|v| v.segments.extend(committed.iter().map(|p| (p.segment.meta().id, p.segment.clone()))));
+            }
+            own.bytes = 0;
+            own.generation += 1;
+        }
+        self.visible_seq.store(pending.seq, Ordering::Release);
+    }
+
+    /// Checks that keys which were free when they were inserted are free still. True when rows were taken out
+    /// of a write set because of it.
+    fn check_inserts(&self, queue: &CommitQueue, txn: &Txn) -> Result<bool> {
+        let mut changed = false;
+        for t in &txn.tables {
+            let Some(check) = &t.check else { continue };
+            if t.table.last_commit_seq.load(Ordering::Acquire) <= check.seq() {
+                continue;
+            }
+            let expected: Vec<(Key, OnDuplicate)> =
+                t.own.read().map.iter().filter_map(|(key, w)| Some((key.clone(), w.expects_absent.filter(|_| w.row.is_some())?))).collect();
+            for (key, mode) in expected {
+                if !committed_since(queue, &t.table, &t.layout, &key, check.seq())? {
+                    continue;
+                }
+                match mode {
+                    OnDuplicate::Replace => {}
+                    OnDuplicate::Ignore => {
+                        t.own.write().remove(&key);
+                        changed = true;
+                    }
+                    OnDuplicate::Update => return Err(Error::Conflict),
+                    OnDuplicate::Fail => {
+                        let row = t.own.read().map.get(&key).and_then(|w| w.row.clone()).unwrap_or_default();
+                        return Err(Error::Duplicate { index: 0, row: row.into_vec() });
+                    }
+                }
+            }
+            self.check_private(queue, t, check.seq())?;
+        }
+        Ok(changed)
+    }
+}
+
+/// Gives each private segment of a write set its sequence number.
+fn number_segments(own: &OwnWrites, seq: &mut u64) -> Vec<SegmentMeta> {
+    let mut metas = Vec::with_capacity(own.private.len());
+    for private in &own.private {
+        let mut meta = private.segment.meta().clone();
+        meta.base_seq = *seq;
+        meta.max_seq = *seq;
+        *seq += 1;
+        metas.push(meta);
+    }
+    metas
+}
+
+/// Turns the private segments of a commit into segments of the table.
+fn adopt_segments(engine: &Engine, pending: &Pending, committed: &[SegmentMeta]) {
+    let mut metas = committed.iter();
+    for t in &pending.tables {
+        for private in &mut t.own.write().private {
+            let Some(meta) = metas.next() else { return };
+            private.segment.keep();
+            private.segment = LiveSegment::open(&engine.fs, &engine.cache, &t.table.dir, t.table.id, meta.clone());
+        }
+    }
+}
+
+/// Whether a live row with `key` was committed after `since`, applied or not.
+pub(crate) fn committed_since(queue: &CommitQueue, table: &Arc<Table>, layout: &Arc<RowLayout>, key: &[u8], since: u64) -> Result<bool> {
+    // Newest first. What is being applied is seen here or in the memtable: never missed, see `apply`.
+    for pending in queue.pending.iter().rev() {
+        if *pending.state.lock() == PendingState::Failed {
+            continue;
+        }
+        for t in pending.tables.iter().filter(|t| Arc::ptr_eq(&t.table, table)) {
+            let own = t.own.read();
+            if let Some(write) = own.map.get(key) {
+                return Ok(write.row.is_some());
+            }
+            for private in own.private.iter().rev() {
+                if let Some(found) = find_in_segment(&private.segment, 0, layout, key)? {
+                    return Ok(found.row.is_some());
+                }
+            }
+        }
+    }
+    Ok(table.find(key, since)?.is_some_and(|found| found.row.is_some()))
+}

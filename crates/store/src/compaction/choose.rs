@@ -1,0 +1,116 @@
+//! Which segments of a table to merge next. Pure: figures in, a plan out.
+//!
+//! A chunk's segments are merged once, into one sealed segment, when time has moved on to later chunks; that keeps write
+//! amplification low. A chunk that is still written to is merged early only when a scan would have to merge too
+//! many segments: then segments of similar size go together, the smallest first.
+
+use std::collections::BTreeMap;
+
+use crate::limits::MAX_CHUNK_SEGMENTS;
+use crate::segment::{SegmentId, SegmentMeta};
+
+/// What to merge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The chunk.
+    pub chunk: u64,
+    /// Its segments to merge, two or more (or one that is not sealed yet).
+    pub segments: Vec<SegmentId>,
+    /// Whether that is all of the chunk: the result is sealed, tombstones go.
+    pub whole_chunk: bool,
+}
+
+/// The next merge, if one is due. `everything` also seals the chunks that are still written to (OPTIMIZE).
+pub fn choose<'a>(segments: impl Iterator<Item = &'a SegmentMeta>, has_time: bool, everything: bool) -> Option<Plan> {
+    let mut chunks: BTreeMap<u64, Vec<&SegmentMeta>> = BTreeMap::new();
+    for meta in segments {
+        chunks.entry(meta.chunk).or_default().push(meta);
+    }
+    let newest = chunks.keys().next_back().copied();
+    for (&chunk, members) in &chunks {
+        let unsealed = members.len() > 1 || !members[0].sealed;
+        let is_closed = has_time && Some(chunk) != newest;
+        if unsealed && (everything || is_closed) {
+            return Some(whole(chunk, members));
+        }
+    }
+    chunks.iter().find_map(|(&chunk, members)| too_many(chunk, members))
+}
+
+fn whole(chunk: u64, members: &[&SegmentMeta]) -> Plan {
+    Plan { chunk, segments: members.iter().map(|m| m.id).collect(), whole_chunk: true }
+}
+
+/// Merges the smallest segments of a crowded chunk: as many as are within four times of what they add up to.
+fn too_many(chunk: u64, members: &[&SegmentMeta]) -> Option<Plan> {
+    if members.len() <= MAX_CHUNK_SEGMENTS {
+        return None;
+    }
+    let mut by_size: Vec<_> = members.to_vec();
+    by_size.sort_by_key(|m| m.bytes);
+    let mut taken = 0;
+    let mut bytes = 0;
+    for meta in &by_size {
+        if taken >= 2 && meta.bytes > bytes.max(1) * 4 {
+            break;
+        }
+        taken += 1;
+        bytes += meta.bytes;
+    }
+    if taken == members.len() {
+        return Some(whole(chunk, members));
+    }
+    Some(Plan { chunk, segments: by_size[..taken].iter().map(|m| m.id).collect(), whole_chunk: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(id: u64, chunk: u64, bytes: u64, sealed: bool) -> SegmentMeta {
+        SegmentMeta {
+            id: SegmentId(id),
+            chunk,
+            schema_version: 1,
+            rows: 1,
+            tombstones: 0,
+            bytes,
+            first_key: vec![0],
+            last_key: vec![1],
+            min_time: 0,
+            max_time: 0,
+            base_seq: 0,
+            max_seq: 0,
+            has_versions: false,
+            sealed,
+        }
+    }
+
+    #[test]
+    fn a_chunk_is_sealed_once_a_later_one_exists() {
+        let open = [meta(1, 0, 10, false), meta(2, 0, 10, false)];
+        assert_eq!(choose(open.iter(), true, false), None);
+        let closed = [meta(1, 0, 10, false), meta(2, 0, 10, false), meta(3, 100, 10, false)];
+        let plan = choose(closed.iter(), true, false).expect("a merge is due");
+        assert_eq!((plan.chunk, plan.whole_chunk, plan.segments.len()), (0, true, 2));
+        let sealed = [meta(4, 0, 20, true), meta(3, 100, 10, false)];
+        assert_eq!(choose(sealed.iter(), true, false), None);
+    }
+
+    #[test]
+    fn a_crowded_chunk_merges_its_small_segments() {
+        let mut metas: Vec<_> = (0..MAX_CHUNK_SEGMENTS as u64).map(|i| meta(i, 0, 10, false)).collect();
+        assert_eq!(choose(metas.iter(), false, false), None);
+        metas.push(meta(99, 0, 1_000_000, true));
+        let plan = choose(metas.iter(), false, false).expect("a merge is due");
+        assert!(!plan.whole_chunk && !plan.segments.contains(&SegmentId(99)) && plan.segments.len() == MAX_CHUNK_SEGMENTS);
+    }
+
+    #[test]
+    fn optimize_ends_with_everything_sealed() {
+        let metas = [meta(1, 0, 10, false)];
+        assert!(choose(metas.iter(), false, true).is_some_and(|p| p.whole_chunk));
+        let metas = [meta(1, 0, 10, true)];
+        assert_eq!(choose(metas.iter(), false, true), None);
+    }
+}

@@ -1,0 +1,4 @@
+//! Merging segments: `choose` says which, `run` does it.
+
+pub mod choose;
+pub mod run;

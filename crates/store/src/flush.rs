@@ -1,0 +1,157 @@
+//! From memtables to segments: freezing, flushing, and letting go of the log.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rrd_codec::Effort;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::live::LiveSegment;
+use crate::manifest::edit::Edit;
+use crate::memtable::{Memtable, RowVersion};
+use crate::table::Table;
+use crate::wal::Lsn;
+use crate::write_out::OutRow;
+
+impl Engine {
+    /// Sets the active memtable of a table aside, unless it is empty.
+    pub(crate) fn freeze(&self, table: &Table) {
+        // No commit is half applied while its turn is taken.
+        let _turn = self.apply_turn.lock();
+        if table.version().active.is_empty() {
+            return;
+        }
+        let complete_up_to = self.visible_seq.load(Ordering::Acquire);
+        let layout = table.layout();
+        table.install(|version| {
+            let full = std::mem::replace(&mut version.active, Arc::new(Memtable::new(layout)));
+            let bytes = full.bytes() as i64;
+            self.memory.active.fetch_sub(bytes, Ordering::Relaxed);
+            self.memory.frozen.fetch_add(bytes, Ordering::Relaxed);
+            version.frozen.push((full, complete_up_to));
+        });
+    }
+
+    /// Writes all frozen memtables of a table to segments, oldest first.
+    pub(crate) fn flush_frozen(&self, table: &Table) -> Result<()> {
+        let _alone = table.maintenance.lock();
+        loop {
+            let oldest = table.version().frozen.first().cloned();
+            let Some((memtable, complete_up_to)) = oldest else { return Ok(()) };
+            self.flush_memtable(table, &memtable, complete_up_to)?;
+        }
+    }
+
+    fn flush_memtable(&self, table: &Table, memtable: &Arc<Memtable>, complete_up_to: u64) -> Result<()> {
+        self.check_writable()?;
+        let snapshots = self.open_snapshots();
+        let layout = memtable.layout();
+        let entries = memtable.entries();
+        let mut tombstone_rows = Vec::new();
+        let mut tombstone_places = Vec::new();
+        for (key, versions) in entries.iter() {
+            for _ in kept(versions, &snapshots).filter(|v| v.row.is_none()) {
+                tombstone_places.push(tombstone_rows.len());
+                layout.push_key_row(key, &mut tombstone_rows);
+            }
+        }
+        tombstone_places.push(tombstone_rows.len());
+        let mut tombstones = tombstone_places.windows(2).map(|w| &tombstone_rows[w[0]..w[1]]);
+        let mut rows = Vec::with_capacity(entries.len());
+        for versions in entries.values() {
+            for v in kept(versions, &snapshots) {
+                let row = match &v.row {
+                    Some(row) => Some(&row[..]),
+                    None => tombstones.next(),
+                };
+                rows.extend(row.map(|row| OutRow { row, seq: v.seq, tombstone: v.row.is_none() }));
+            }
+        }
+        let metas = self.write_segments(table, layout, &rows, Effort::Fast)?;
+        let mut edits = table.edits_for(&metas);
+        edits.push(Edit::Flushed { table: table.id, seq: complete_up_to });
+        edits.push(Edit::NextRowNumber { table: table.id, next: table.next_row_number.load(Ordering::Relaxed) });
+        if let Err(error) = self.commit_manifest(&edits) {
+            self.remove_segments(table, &metas);
+            return Err(error);
+        }
+        table.install(|version| {
+            version.frozen.retain(|(m, _)| !Arc::ptr_eq(m, memtable));
+            for meta in metas {
+                version.segments.insert(meta.id, LiveSegment::open(&self.fs, &self.cache, &table.dir, table.id, meta));
+            }
+        });
+        table.flushed_seq.store(complete_up_to, Ordering::Release);
+        self.memory.frozen.fetch_sub(memtable.bytes() as i64, Ordering::Relaxed);
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+        self.trim_log()
+    }
+
+    /// Removes log files that no memtable needs.
+    pub(crate) fn trim_log(&self) -> Result<()> {
+        let keep_from = {
+            let _turn = self.apply_turn.lock();
+            let queue = self.commit_queue.lock();
+            let mut keep = queue.pending.front().map_or_else(|| self.wal.position(), |p| p.start_lsn);
+            for table in self.all_tables() {
+                for memtable in table.version().memtables() {
+                    keep = keep.min(Lsn(memtable.first_lsn()));
+                }
+            }
+            keep
+        };
+        self.wal.truncate(keep_from)
+    }
+
+    /// After a commit: freezes the largest memtable when all together are over half of what they may have, or the
+    /// one with the oldest commit when the log grew too long.
+    pub(crate) fn after_commit(&self) {
+        let limit = self.memory.limit.load(Ordering::Relaxed);
+        let active = self.memory.active.load(Ordering::Relaxed).max(0) as usize;
+        let table = if active > limit / 2 {
+            self.all_tables().into_iter().max_by_key(|t| t.version().active.bytes())
+        } else if self.wal.bytes() > (2 * limit as u64).max(limits::LOG_TOTAL_BYTES) {
+            self.all_tables().into_iter().min_by_key(|t| t.version().active.first_lsn())
+        } else {
+            None
+        };
+        if let Some(table) = table {
+            self.freeze(&table);
+            self.workers.ask_flush(table.id);
+        }
+    }
+
+    /// Waits until the memtables have room; a failing flush ends the wait with its error.
+    pub(crate) fn wait_for_memory(&self) -> Result<()> {
+        while self.memory.is_over() {
+            if !self.workers.is_background() {
+                return self.flush_all();
+            }
+            if self.memory.frozen.load(Ordering::Relaxed) <= 0 {
+                self.after_commit();
+            }
+            if let Some(error) = self.workers.wait_for_flush() {
+                return Err(Error::InvalidInput(format!("memtables are full and cannot be written to disk: {error}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The versions of a chain that some snapshot sees.
+pub(crate) fn kept<'a>(versions: &'a RowVersion, snapshots: &'a [u64]) -> impl Iterator<Item = &'a RowVersion> {
+    let mut newer = u64::MAX;
+    versions.chain().filter(move |v| {
+        let needed = is_needed(v.seq, newer, snapshots);
+        newer = v.seq;
+        needed
+    })
+}
+
+/// Whether a version is what some snapshot (or the future) sees: it is the newest, or a snapshot lies between it
+/// and the next newer one. `newer` is `u64::MAX` for the newest.
+pub(crate) fn is_needed(seq: u64, newer: u64, snapshots: &[u64]) -> bool {
+    newer == u64::MAX || snapshots.iter().any(|&s| seq <= s && s < newer)
+}

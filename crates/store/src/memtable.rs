@@ -1,0 +1,217 @@
+//! The newest committed rows of a table, in memory, in key order, until a flush writes them to segments.
+//!
+//! Each key has a chain of versions, newest first. Commits are applied one after the other in order of their
+//! sequence numbers; readers take what their snapshot allows. A frozen memtable is never written again.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::{RwLock, RwLockReadGuard};
+use smallvec::SmallVec;
+
+use crate::cursor::Direction;
+use crate::row::RowLayout;
+
+/// A sort key; short ones need no allocation.
+pub type Key = SmallVec<[u8; 16]>;
+
+/// Bytes that a version costs beside its key and row: map node, allocation headers.
+const VERSION_OVERHEAD: usize = 96;
+
+/// One version of a row.
+pub struct RowVersion {
+    /// Sequence number of the commit that wrote it.
+    pub seq: u64,
+    /// Row bytes; `None` is a tombstone.
+    pub row: Option<Box<[u8]>>,
+    older: Option<Box<RowVersion>>,
+}
+
+impl RowVersion {
+    /// This version and the older ones, newest first.
+    pub fn chain(&self) -> impl Iterator<Item = &RowVersion> {
+        std::iter::successors(Some(self), |v| v.older.as_deref())
+    }
+
+    /// The newest version that a snapshot sees.
+    pub fn at(&self, snapshot: u64) -> Option<&RowVersion> {
+        self.chain().find(|v| v.seq <= snapshot)
+    }
+
+    fn cost(&self) -> usize {
+        self.row.as_ref().map_or(0, |r| r.len()) + VERSION_OVERHEAD
+    }
+}
+
+/// A table's rows in memory.
+pub struct Memtable {
+    layout: Arc<RowLayout>,
+    map: RwLock<BTreeMap<Key, RowVersion>>,
+    bytes: AtomicUsize,
+    /// Log position of the first commit in it; `u64::MAX` while empty.
+    first_lsn: AtomicU64,
+}
+
+/// The entries of a memtable, locked for reading.
+pub type Entries<'a> = RwLockReadGuard<'a, BTreeMap<Key, RowVersion>>;
+
+impl Memtable {
+    /// An empty memtable for rows of `layout`.
+    pub fn new(layout: Arc<RowLayout>) -> Memtable {
+        Memtable {
+            layout,
+            map: RwLock::new(BTreeMap::new()),
+            bytes: AtomicUsize::new(0),
+            first_lsn: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Layout of its rows.
+    pub fn layout(&self) -> &Arc<RowLayout> {
+        &self.layout
+    }
+
+    /// Approximate bytes that it occupies.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Log position that must be kept for it.
+    pub fn first_lsn(&self) -> u64 {
+        self.first_lsn.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing was written to it.
+    pub fn is_empty(&self) -> bool {
+        self.map.read().is_empty()
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.map.read().len()
+    }
+
+    /// Adds the writes of one commit. Versions that no snapshot from `oldest_snapshot` on can see are dropped.
+    /// Returns by how many bytes the memtable grew.
+    pub fn apply(&self, seq: u64, lsn: u64, oldest_snapshot: u64, writes: impl Iterator<Item = (Key, Option<Box<[u8]>>)>) -> i64 {
+        self.first_lsn.fetch_min(lsn, Ordering::AcqRel);
+        let mut added = 0i64;
+        let mut map = self.map.write();
+        for (key, row) in writes {
+            let mut version = RowVersion { seq, row, older: None };
+            added += version.cost() as i64;
+            match map.entry(key) {
+                std::collections::btree_map::Entry::Vacant(slot) => {
+                    added += slot.key().len() as i64;
+                    slot.insert(version);
+                }
+                std::collections::btree_map::Entry::Occupied(mut slot) => {
+                    let current = slot.get_mut();
+                    std::mem::swap(current, &mut version);
+                    added -= drop_unseen(&mut version, oldest_snapshot) as i64;
+                    slot.get_mut().older = Some(Box::new(version));
+                }
+            }
+        }
+        self.bytes.fetch_add(added.max(0) as usize, Ordering::Relaxed);
+        self.bytes.fetch_sub((-added).max(0) as usize, Ordering::Relaxed);
+        added
+    }
+
+    /// All entries, in key order.
+    pub fn entries(&self) -> Entries<'_> {
+        self.map.read()
+    }
+
+    /// Calls `take` for the version of `key` that `snapshot` sees.
+    pub fn get<T>(&self, key: &[u8], snapshot: u64, take: impl FnOnce(&RowVersion) -> T) -> Option<T> {
+        self.map.read().get(key).and_then(|v| v.at(snapshot)).map(take)
+    }
+
+    /// Copies up to `max_rows` visible versions, walking from `from` in `direction`. Tombstones are included:
+    /// they hide what lies below. Returns the key to go on behind, if there may be more.
+    pub fn collect(&self, from: Bound<&[u8]>, direction: Direction, snapshot: u64, max_rows: usize, out: &mut RowCollector) -> Option<Key> {
+        let map = self.map.read();
+        let (low, high) = match direction {
+            Direction::Forward => (from, Bound::Unbounded),
+            Direction::Backward => (Bound::Unbounded, from),
+        };
+        let mut range = map.range::<[u8], _>((low, high));
+        let mut last: Option<&Key> = None;
+        while out.rows() < max_rows {
+            let next = match direction {
+                Direction::Forward => range.next(),
+                Direction::Backward => range.next_back(),
+            };
+            let (key, versions) = next?;
+            last = Some(key);
+            if let Some(v) = versions.at(snapshot) {
+                out.push(&self.layout, key, v.seq, v.row.as_deref());
+            }
+        }
+        last.cloned()
+    }
+}
+
+/// Cuts the chain behind the newest version that is visible to every snapshot; returns the bytes freed.
+fn drop_unseen(version: &mut RowVersion, oldest_snapshot: u64) -> usize {
+    let mut v = version;
+    while v.seq > oldest_snapshot {
+        match v.older.as_deref_mut() {
+            Some(older) => v = older,
+            None => return 0,
+        }
+    }
+    v.older.take().map_or(0, |o| o.chain().map(RowVersion::cost).sum())
+}
+
+/// Row bytes side by side, with the sequence number and kind of each.
+#[derive(Default)]
+pub struct RowCollector {
+    /// Row bytes, one row after the other.
+    pub bytes: Vec<u8>,
+    /// Start of each row.
+    starts: Vec<usize>,
+    ends: Vec<usize>,
+    /// Sequence number of each row.
+    pub seqs: Vec<u64>,
+    /// Which rows are tombstones.
+    pub tombstones: Vec<bool>,
+}
+
+impl RowCollector {
+    /// Rows so far.
+    pub fn rows(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Adds a row; a tombstone (`None`) gets a row of its key.
+    pub fn push(&mut self, layout: &RowLayout, key: &[u8], seq: u64, row: Option<&[u8]>) {
+        self.starts.push(self.bytes.len());
+        self.seqs.push(seq);
+        self.tombstones.push(row.is_none());
+        match row {
+            Some(row) => self.bytes.extend_from_slice(row),
+            None => {
+                let whole = layout.push_key_row(key, &mut self.bytes);
+                debug_assert!(whole, "a key of this table");
+            }
+        }
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Turns the order of the rows around. Row bytes stay where they are.
+    pub fn reverse(&mut self) {
+        self.starts.reverse();
+        self.seqs.reverse();
+        self.tombstones.reverse();
+        self.ends.reverse();
+    }
+
+    /// Row `i`.
+    pub fn row(&self, i: usize) -> &[u8] {
+        &self.bytes[self.starts[i]..self.ends[i]]
+    }
+}

@@ -1,0 +1,188 @@
+//! Background threads: one flushes memtables and syncs the log each second, one merges segments.
+//!
+//! They are told which tables have work; a table whose work failed (a full disk, say) stays on the list and is tried
+//! again a second later. Committers that wait for memory get the error instead of waiting for ever.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::Weak;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::config::FlushLog;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::manifest::edit::TableId;
+
+/// How often the log is synced when commits do not, and how soon failed work is tried again.
+const TICK: Duration = Duration::from_secs(1);
+
+/// The threads and their lists of work.
+pub(crate) struct Workers {
+    background: bool,
+    lists: Mutex<Lists>,
+    /// Work was added, or the end has come.
+    work: Condvar,
+    /// A flush ended, well or not.
+    flushed: Condvar,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Lists {
+    flush: BTreeSet<TableId>,
+    merge: BTreeSet<TableId>,
+    flush_error: Option<String>,
+    flushes: u64,
+    stop: bool,
+}
+
+impl Workers {
+    pub fn new(background: bool) -> Workers {
+        Workers { background, lists: Mutex::default(), work: Condvar::new(), flushed: Condvar::new(), threads: Mutex::default() }
+    }
+
+    /// Whether there are threads.
+    pub fn is_background(&self) -> bool {
+        self.background
+    }
+
+    /// A table has frozen memtables.
+    pub fn ask_flush(&self, table: TableId) {
+        self.lists.lock().flush.insert(table);
+        self.work.notify_all();
+    }
+
+    /// A table got new segments.
+    pub fn ask_merge(&self, table: TableId) {
+        self.lists.lock().merge.insert(table);
+        self.work.notify_all();
+    }
+
+    /// Waits for the end of the next flush; its error, if it failed.
+    pub fn wait_for_flush(&self) -> Option<String> {
+        let mut lists = self.lists.lock();
+        let before = lists.flushes;
+        while lists.flushes == before && !lists.stop {
+            if self.flushed.wait_for(&mut lists, TICK).timed_out() && lists.flush.is_empty() {
+                break;
+            }
+        }
+        lists.flush_error.clone()
+    }
+
+    /// Ends the threads and waits for them.
+    pub fn stop(&self) {
+        self.lists.lock().stop = true;
+        self.work.notify_all();
+        self.flushed.notify_all();
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            if thread.join().is_err() {
+                tracing::error!("a background thread ended by a panic");
+            }
+        }
+    }
+}
+
+/// Starts the threads of an engine, if it wants any.
+pub(crate) fn start(engine: &Arc<Engine>) -> Result<()> {
+    if !engine.workers.background {
+        return Ok(());
+    }
+    let jobs: [(&str, fn(&Weak<Engine>)); 2] = [("rrd-flush", flush_loop), ("rrd-merge", merge_loop)];
+    for (name, job) in jobs {
+        let weak = Arc::downgrade(engine);
+        let guarded = move || {
+            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(&weak))).is_err()
+                && let Some(engine) = weak.upgrade()
+            {
+                engine.poison("a background thread failed");
+            }
+        };
+        let thread = std::thread::Builder::new().name(name.into()).spawn(guarded);
+        engine.workers.threads.lock().push(thread.map_err(Error::io("start a thread for", &engine.dir))?);
+    }
+    Ok(())
+}
+
+fn flush_loop(weak: &Weak<Engine>) {
+    let mut ticked = Instant::now();
+    while let Some(engine) = weak.upgrade() {
+        let workers = &engine.workers;
+        let table = {
+            let mut lists = workers.lists.lock();
+            if lists.flush.is_empty() && !lists.stop {
+                workers.work.wait_for(&mut lists, TICK);
+            }
+            if lists.stop {
+                return;
+            }
+            lists.flush.pop_first()
+        };
+        if let Some(id) = table {
+            flush_one(&engine, id);
+        }
+        if ticked.elapsed() >= TICK {
+            ticked = Instant::now();
+            sync_log(&engine);
+        }
+    }
+}
+
+fn flush_one(engine: &Arc<Engine>, id: TableId) {
+    let Some(table) = engine.table_by_id(id) else { return };
+    let result = engine.flush_frozen(&table);
+    let mut lists = engine.workers.lists.lock();
+    lists.flushes += 1;
+    match result {
+        Ok(()) => {
+            lists.flush_error = None;
+            lists.merge.insert(id);
+            engine.workers.work.notify_all();
+        }
+        Err(error) => {
+            tracing::error!(table = table.name(), %error, "could not write a memtable to disk; trying again");
+            lists.flush_error = Some(error.to_string());
+            lists.flush.insert(id);
+            engine.workers.flushed.notify_all();
+            engine.workers.work.wait_for(&mut lists, TICK);
+        }
+    }
+    engine.workers.flushed.notify_all();
+}
+
+fn sync_log(engine: &Engine) {
+    if engine.flush_log() == FlushLog::Sync || engine.poisoned().is_some() {
+        return;
+    }
+    if let Err(error) = engine.wal.sync(engine.wal.position()) {
+        tracing::error!(%error, "could not sync the log");
+        engine.poison_unless_full(&error);
+    }
+}
+
+fn merge_loop(weak: &Weak<Engine>) {
+    while let Some(engine) = weak.upgrade() {
+        let workers = &engine.workers;
+        let table = {
+            let mut lists = workers.lists.lock();
+            if lists.merge.is_empty() && !lists.stop {
+                workers.work.wait_for(&mut lists, TICK);
+            }
+            if lists.stop {
+                return;
+            }
+            lists.merge.pop_first()
+        };
+        let Some(table) = table.and_then(|id| engine.table_by_id(id)) else { continue };
+        if let Err(error) = engine.merge_table_until(&table, &|| workers.lists.lock().stop) {
+            tracing::warn!(table = table.name(), %error, "could not merge segments");
+            let mut lists = workers.lists.lock();
+            if !lists.stop {
+                workers.work.wait_for(&mut lists, TICK);
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Writes sorted rows to segments, one for each chunk that they touch.
+//!
+//! Flushes, bulk loads and spills of large transactions all end here. The files are durable when it returns (their
+//! names too), but nothing refers to them yet.
+
+use std::sync::Arc;
+
+use rrd_codec::{Bitmap, Effort};
+
+use crate::chunk::Density;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::limits;
+use crate::manifest::edit::ChunkSpan;
+use crate::row::RowLayout;
+use crate::segment::{SegmentMeta, SegmentWriter};
+use crate::table::Table;
+
+/// A row version to be written; they come in key order, versions of one key newest first.
+#[derive(Clone, Copy)]
+pub struct OutRow<'a> {
+    /// Row bytes (of a tombstone: with its key columns).
+    pub row: &'a [u8],
+    /// Its sequence number; 0 for private segments, whose commit gives it.
+    pub seq: u64,
+    /// Whether it says that the row is gone.
+    pub tombstone: bool,
+}
+
+impl Engine {
+    /// Writes `rows` to new segments of `table`.
+    pub(crate) fn write_segments(&self, table: &Table, layout: &Arc<RowLayout>, rows: &[OutRow<'_>], effort: Effort) -> Result<Vec<SegmentMeta>> {
+        let mut metas = Vec::new();
+        if rows.is_empty() {
+            return Ok(metas);
+        }
+        let written = self.write_chunks(table, layout, rows, effort, &mut metas);
+        let written = written.and_then(|()| self.fs.sync_dir(&table.dir));
+        match written {
+            Ok(()) => Ok(metas),
+            Err(error) => {
+                self.remove_segments(table, &metas);
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes the files of segments that nothing refers to. What stays is removed at the next start.
+    pub(crate) fn remove_segments(&self, table: &Table, metas: &[SegmentMeta]) {
+        for meta in metas {
+            if let Err(error) = self.fs.remove(&table.dir.join(meta.id.file_name())) {
+                tracing::warn!(%error, "could not remove a segment that is not used");
+            }
+        }
+    }
+
+    fn write_chunks(&self, table: &Table, layout: &Arc<RowLayout>, rows: &[OutRow<'_>], effort: Effort, metas: &mut Vec<SegmentMeta>) -> Result<()> {
+        if layout.schema().time.is_none() {
+            metas.push(self.write_segment(table, layout, rows, 0, effort)?);
+            return Ok(());
+        }
+        for (span, part) in split_by_chunk(table, layout, rows) {
+            match part {
+                None => metas.push(self.write_segment(table, layout, rows, span.start, effort)?),
+                Some(part) => metas.push(self.write_segment(table, layout, &part, span.start, effort)?),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_segment(&self, table: &Table, layout: &Arc<RowLayout>, rows: &[OutRow<'_>], chunk: u64, effort: Effort) -> Result<SegmentMeta> {
+        let id = self.take_segment_id();
+        let mut writer = SegmentWriter::create(&self.fs, &table.dir, id, table.id, layout.clone(), effort)?;
+        let base = rows.iter().map(|r| r.seq).min().unwrap_or(0);
+        let written = push_groups(&mut writer, rows, base).map(|()| writer.rows());
+        match written {
+            Ok(_) => writer.finish(chunk, base, false),
+            Err(error) => {
+                if let Err(error) = writer.abandon() {
+                    tracing::warn!(%error, "could not remove an unfinished segment");
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+fn push_groups(writer: &mut SegmentWriter, rows: &[OutRow<'_>], base: u64) -> Result<()> {
+    let mut rest = rows;
+    let mut group: Vec<&[u8]> = Vec::with_capacity(limits::GROUP_ROWS);
+    let mut seqs: Vec<u64> = Vec::with_capacity(limits::GROUP_ROWS);
+    while !rest.is_empty() {
+        let count = group_len(rest);
+        let (now, later) = rest.split_at(count);
+        rest = later;
+        group.clear();
+        group.extend(now.iter().map(|r| r.row));
+        seqs.clear();
+        seqs.extend(now.iter().map(|r| r.seq - base));
+        let tombstones = now.iter().any(|r| r.tombstone).then(|| {
+            let mut bitmap = Bitmap::new(count);
+            now.iter().enumerate().filter(|(_, r)| r.tombstone).for_each(|(i, _)| bitmap.set(i));
+            bitmap
+        });
+        let seqs = seqs.iter().any(|&s| s != 0).then_some(seqs.as_slice());
+        writer.push_rows(&group, seqs, tombstones.as_ref())?;
+    }
+    Ok(())
+}
+
+/// How many rows make up the next group.
+fn group_len(rows: &[OutRow<'_>]) -> usize {
+    let mut bytes = 0;
+    for (i, row) in rows.iter().enumerate().take(limits::GROUP_ROWS) {
+        bytes += row.row.len();
+        if bytes > limits::GROUP_BYTES && i > 0 {
+            return i;
+        }
+    }
+    rows.len().min(limits::GROUP_ROWS)
+}
+
+/// The chunks of `rows`, opened if need be, each with its rows; `None` stands for all of them.
+fn split_by_chunk<'a>(table: &Table, layout: &RowLayout, rows: &[OutRow<'a>]) -> Vec<(ChunkSpan, Option<Vec<OutRow<'a>>>)> {
+    let times: Vec<u64> = rows.iter().map(|r| layout.time(r.row)).collect();
+    let (min, max) = times.iter().fold((u64::MAX, 0), |(min, max), &t| (min.min(t), max.max(t)));
+    let density = Density { rows: rows.len() as u64, min_time: min, max_time: max };
+    let fixed = layout.schema().chunk_length;
+    let mut chunks = table.chunks.lock();
+    let first = chunks.find_or_open(min, fixed, density);
+    if max < first.end || first.end == u64::MAX {
+        return vec![(first, None)];
+    }
+    let mut parts: std::collections::BTreeMap<u64, (ChunkSpan, Vec<OutRow<'a>>)> = std::collections::BTreeMap::new();
+    let mut current = first;
+    for (row, &time) in rows.iter().zip(&times) {
+        if time < current.start || (time >= current.end && current.end != u64::MAX) {
+            current = chunks.find_or_open(time, fixed, density);
+        }
+        parts.entry(current.start).or_insert_with(|| (current, Vec::new())).1.push(*row);
+    }
+    parts.into_values().map(|(span, part)| (span, Some(part))).collect()
+}
