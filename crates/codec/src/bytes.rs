@@ -1,50 +1,191 @@
-//! Blocks of byte strings.
+//! Blocks of byte strings: constant, a dictionary, big-endian words, zstd, or as they are.
+//!
+//! Lengths are integers and go through the integer codecs; so do the numbers of dictionary entries. Strings of one
+//! short length (wide decimals, addresses, UUIDs) are tried as big-endian words of up to eight bytes, each word of
+//! all rows an integer lane of its own.
 
+use crate::int::{self, Sign};
 use crate::reader::{Reader, write_nested, write_varint};
-use crate::{BytesColumn, DecodeError, Effort, int, tag};
+use crate::{BytesColumn, DecodeError, Effort, tag};
+use std::collections::HashMap;
 
+/// The longest strings that are tried as words.
+const MAX_WORDS_LEN: usize = 32;
+/// Strings that are longer on average are not looked up in a dictionary.
+const MAX_ENTRY_LEN: usize = 4096;
+/// A zstd block holds at most 128 KiB and takes at least three bytes.
+const MAX_RATIO: usize = 128 * 1024 / 3;
+
+/// Appends a block of byte strings.
 pub(crate) fn encode(column: &BytesColumn, effort: Effort, out: &mut Vec<u8>) {
+    if !column.is_empty() && column.iter().all(|value| value == column.get(0)) {
+        out.push(tag::BYTES_CONSTANT);
+        return write_nested(out, column.get(0));
+    }
+    let mut block = Vec::new();
+    if !encode_dictionary(column, effort, &mut block) {
+        encode_plain(column, effort, &mut block);
+    }
+    if let Some(words) = encode_words(column, effort).filter(|words| words.len() < block.len()) {
+        block = words;
+    }
+    out.extend_from_slice(&block);
+}
+
+fn encode_plain(column: &BytesColumn, effort: Effort, out: &mut Vec<u8>) {
     let level = match effort {
         Effort::Fast => 1,
         Effort::Small => 9,
     };
-    let packed = zstd::bulk::compress(&column.data, level).ok().filter(|p| p.len() + 5 < column.data.len());
+    let packed = Some(&column.data).filter(|data| data.len() > 16).and_then(|data| zstd::bulk::compress(data, level).ok());
+    let packed = packed.filter(|packed| packed.len() + 5 < column.data.len());
     out.push(if packed.is_some() { tag::BYTES_ZSTD } else { tag::BYTES_RAW });
     let lengths: Vec<u64> = column.offsets.windows(2).map(|w| u64::from(w[1] - w[0])).collect();
-    let mut block = Vec::new();
-    int::encode(&lengths, effort, &mut block);
-    write_nested(out, &block);
-    if packed.is_some() {
-        write_varint(out, column.data.len() as u64);
-    }
+    write_ints(&lengths, effort, out);
     out.extend_from_slice(packed.as_deref().unwrap_or(&column.data));
 }
 
+fn write_ints(values: &[u64], effort: Effort, out: &mut Vec<u8>) {
+    let mut block = Vec::new();
+    int::encode(values, Sign::Unsigned, effort, &mut block);
+    write_nested(out, &block);
+}
+
+/// Writes nothing and returns false unless values repeat often.
+fn encode_dictionary(column: &BytesColumn, effort: Effort, out: &mut Vec<u8>) -> bool {
+    let rows = column.len();
+    if rows < 4 || column.data.len() / rows > MAX_ENTRY_LEN {
+        return false;
+    }
+    let (mut entries, mut ids) = (BytesColumn::new(), Vec::with_capacity(rows));
+    let mut numbers = HashMap::new();
+    for (row, value) in column.iter().enumerate() {
+        let next = numbers.len() as u64;
+        let id = *numbers.entry(value).or_insert(next);
+        ids.push(id);
+        if id == next {
+            entries.push(value);
+        }
+        // Half of the rows so far may be new ones, and some at the start.
+        if numbers.len() > 64 + row / 2 {
+            return false;
+        }
+    }
+    if entries.len() * 2 > rows {
+        return false;
+    }
+    out.push(tag::BYTES_DICTIONARY);
+    write_varint(out, entries.len() as u64);
+    let mut block = Vec::new();
+    encode_plain(&entries, effort, &mut block);
+    write_nested(out, &block);
+    int::encode(&ids, Sign::Unsigned, effort, out);
+    true
+}
+
+fn encode_words(column: &BytesColumn, effort: Effort) -> Option<Vec<u8>> {
+    let len = column.iter().next()?.len();
+    if !(1..=MAX_WORDS_LEN).contains(&len) || column.iter().any(|value| value.len() != len) {
+        return None;
+    }
+    let mut out = vec![tag::BYTES_WORDS, len as u8];
+    for range in words_of(len) {
+        let word = |value: &[u8]| value[range.clone()].iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        write_ints(&column.iter().map(word).collect::<Vec<_>>(), effort, &mut out);
+    }
+    Some(out)
+}
+
+/// Where the words of a string lie: whole ones at the end, a shorter one in front.
+fn words_of(len: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let count = len.div_ceil(8);
+    (0..count).map(move |i| len.saturating_sub(8 * (count - i))..len - 8 * (count - i - 1))
+}
+
+/// Reads a block of `rows` byte strings; all of `bytes` must be used.
 pub(crate) fn decode(bytes: &[u8], rows: usize) -> Result<BytesColumn, DecodeError> {
     let mut reader = Reader::new(bytes);
-    let tag = reader.byte()?;
-    if !matches!(tag, tag::BYTES_RAW | tag::BYTES_ZSTD) {
-        return Err(DecodeError::UnknownTag(tag));
-    }
-    let mut offsets = vec![0u32];
-    let mut total = 0u64;
-    for length in int::decode(reader.nested()?, rows)? {
-        total = total.checked_add(length).ok_or(DecodeError::TooLarge)?;
-        offsets.push(u32::try_from(total).map_err(|_| DecodeError::TooLarge)?);
-    }
-    let data = if tag == tag::BYTES_ZSTD {
-        let size = reader.count(u32::MAX as usize)?;
-        let frame = reader.rest();
-        // A frame holds at most 128 KiB for each four bytes.
-        if size / 32768 > frame.len() {
-            return Err(DecodeError::TooLarge);
+    match reader.byte()? {
+        tag::BYTES_CONSTANT => {
+            let value = reader.nested()?;
+            reader.finish()?;
+            repeat(value, rows)
         }
-        zstd::bulk::decompress(frame, size).map_err(|_| DecodeError::Invalid("zstd frame"))?
-    } else {
-        reader.rest().to_vec()
-    };
-    if data.len() as u64 != total {
-        return Err(DecodeError::Invalid("length of the data"));
+        tag::BYTES_DICTIONARY => decode_dictionary(&mut reader, rows),
+        tag::BYTES_WORDS => decode_words(reader, rows),
+        tag @ (tag::BYTES_RAW | tag::BYTES_ZSTD) => decode_plain(tag, &mut reader, rows),
+        other => Err(DecodeError::UnknownTag(other)),
     }
+}
+
+fn decode_plain(tag: u8, reader: &mut Reader, rows: usize) -> Result<BytesColumn, DecodeError> {
+    let offsets = sum_lengths(&int::decode(reader.nested()?, rows)?)?;
+    let size = offsets.last().map_or(0, |&end| end as usize);
+    let data = reader.rest();
+    let data = if tag == tag::BYTES_ZSTD { unpack(data, size)? } else { data.to_vec() };
+    match data.len().cmp(&size) {
+        std::cmp::Ordering::Less => Err(DecodeError::Truncated),
+        std::cmp::Ordering::Equal => Ok(BytesColumn { offsets, data }),
+        std::cmp::Ordering::Greater => Err(DecodeError::TrailingBytes),
+    }
+}
+
+fn sum_lengths(lengths: &[u64]) -> Result<Vec<u32>, DecodeError> {
+    let mut offsets = Vec::with_capacity(lengths.len() + 1);
+    let mut end = 0u32;
+    offsets.push(end);
+    for &length in lengths {
+        let length = u32::try_from(length).map_err(|_| DecodeError::TooLarge)?;
+        end = end.checked_add(length).ok_or(DecodeError::TooLarge)?;
+        offsets.push(end);
+    }
+    Ok(offsets)
+}
+
+fn unpack(frame: &[u8], size: usize) -> Result<Vec<u8>, DecodeError> {
+    // Nothing is allocated for a size that the frame cannot hold.
+    if size / MAX_RATIO > frame.len() {
+        return Err(DecodeError::TooLarge);
+    }
+    zstd::bulk::decompress(frame, size).map_err(|_| DecodeError::Invalid("zstd frame"))
+}
+
+fn repeat(value: &[u8], rows: usize) -> Result<BytesColumn, DecodeError> {
+    let offsets = sum_lengths(&vec![value.len() as u64; rows])?;
+    Ok(BytesColumn { offsets, data: value.repeat(rows) })
+}
+
+fn decode_dictionary(reader: &mut Reader, rows: usize) -> Result<BytesColumn, DecodeError> {
+    const WRONG: DecodeError = DecodeError::Invalid("number of a dictionary entry");
+    let count = reader.count(rows)?;
+    let mut block = Reader::new(reader.nested()?);
+    let entries = match block.byte()? {
+        tag @ (tag::BYTES_RAW | tag::BYTES_ZSTD) => decode_plain(tag, &mut block, count)?,
+        other => return Err(DecodeError::UnknownTag(other)),
+    };
+    let ids = int::decode(reader.rest(), rows)?;
+    if ids.iter().any(|&id| id >= count as u64) {
+        return Err(WRONG);
+    }
+    let lengths: Vec<u64> = ids.iter().map(|&id| entries.get(id as usize).len() as u64).collect();
+    let offsets = sum_lengths(&lengths)?;
+    let mut data = Vec::with_capacity(offsets.last().map_or(0, |&end| end as usize));
+    ids.iter().for_each(|&id| data.extend_from_slice(entries.get(id as usize)));
     Ok(BytesColumn { offsets, data })
+}
+
+fn decode_words(mut reader: Reader, rows: usize) -> Result<BytesColumn, DecodeError> {
+    let len = usize::from(reader.byte()?);
+    if !(1..=MAX_WORDS_LEN).contains(&len) {
+        return Err(DecodeError::Invalid("length of the words"));
+    }
+    let mut data = vec![0; rows * len];
+    for range in words_of(len) {
+        let words = int::decode(reader.nested()?, rows)?;
+        for (value, word) in data.chunks_exact_mut(len).zip(words) {
+            value[range.clone()].copy_from_slice(&word.to_be_bytes()[8 - range.len()..]);
+        }
+    }
+    reader.finish()?;
+    Ok(BytesColumn { offsets: (0..=rows as u32).map(|i| i * len as u32).collect(), data })
 }

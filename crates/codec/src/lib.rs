@@ -11,17 +11,25 @@
 #![forbid(unsafe_code)]
 
 mod bitmap;
+mod bitpack;
+mod bits;
 mod block;
 mod bytes;
 mod bytes_column;
 mod column;
+mod decimal;
 mod error;
+mod float;
 mod int;
+mod name;
+mod nulls;
+mod rans;
 mod reader;
 mod tag;
 
 pub use bitmap::Bitmap;
-pub use block::{Effort, MAX_ROWS, codec_name, decode, encode};
+pub use block::{Effort, MAX_ROWS, decode, encode};
 pub use bytes_column::BytesColumn;
 pub use column::{Column, Kind, Values};
 pub use error::DecodeError;
+pub use name::codec_name;

@@ -1,0 +1,194 @@
+//! Floats that are decimal fractions, as integers.
+//!
+//! ALP (Afroozeh et al., SIGMOD 2024) finds an exponent e so that `v * 10^e`, rounded, gives `v` back. Here it is
+//! given back by one division, `digits / 10^e`, which IEEE 754 rounds correctly while digits and power are exact
+//! (below 2^53, e <= 22): every decimal of up to 15 digits comes back, whatever the e, and no second factor is
+//! needed. Negative exponents multiply. A float that does not come back bit by bit is patched.
+
+use crate::float::Float;
+use crate::int::{self, Sign};
+use crate::reader::{Reader, write_nested, write_varint};
+use crate::{DecodeError, Effort, tag};
+
+/// Powers of ten that are exact in a double.
+const POWERS: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
+    1e21, 1e22,
+];
+/// Adding it rounds a double to an integer in the low bits of its mantissa: 1.5 * 2^52.
+const ROUND: f64 = 6_755_399_441_055_744.0;
+/// Up to here [`ROUND`] rounds right: 2^51.
+const LARGEST: f64 = 2_251_799_813_685_248.0;
+/// Floats that are looked at for an exponent.
+const SAMPLE: usize = 256;
+
+/// A power of ten to divide or multiply by.
+#[derive(Clone, Copy)]
+struct Scale {
+    power: f64,
+    negative: bool,
+}
+
+impl Scale {
+    fn new(exponent: i8) -> Option<Self> {
+        let power = *POWERS.get(usize::from(exponent.unsigned_abs()))?;
+        Some(Scale { power, negative: exponent < 0 })
+    }
+
+    #[inline]
+    fn digits(self, value: f64) -> f64 {
+        if self.negative { value / self.power } else { value * self.power }
+    }
+
+    #[inline]
+    fn value(self, digits: f64) -> f64 {
+        if self.negative { digits * self.power } else { digits / self.power }
+    }
+
+    /// The digits of a float, and whether they give it back.
+    #[inline]
+    fn split<F: Float>(self, float: F) -> (u64, bool) {
+        let scaled = self.digits(float.widen());
+        let digits = (scaled + ROUND).to_bits().wrapping_sub(ROUND.to_bits());
+        let exact = F::narrow(self.value(scaled + ROUND - ROUND)) == float;
+        (digits, exact & (scaled.abs() <= LARGEST))
+    }
+
+    #[inline]
+    fn join<F: Float>(self, digits: u64) -> F {
+        F::narrow(self.value(f64::from_bits(digits.wrapping_add(ROUND.to_bits())) - ROUND))
+    }
+}
+
+/// The exponent that makes the digits of most floats short; none if too few are decimals at all.
+pub(crate) fn choose_exponent<F: Float>(floats: &[F]) -> Option<i8> {
+    let sample = || floats.iter().step_by(floats.len() / SAMPLE + 1);
+    let mut counts = [0u32; 45];
+    let mut none = 0;
+    for (i, &float) in sample().enumerate() {
+        match lowest_exponent(float) {
+            Some(exponent) => counts[(exponent + 22) as usize] += 1,
+            None => none += 1,
+        }
+        if i == 31 && none == 32 {
+            return None;
+        }
+    }
+    let total: u32 = none + counts.iter().sum::<u32>();
+    let mut best = (f64::INFINITY, 0);
+    let mut outside = f64::from(total);
+    for (exponent, &count) in (-22i8..).zip(&counts) {
+        outside -= f64::from(count);
+        let cost = outside * 64.0 + f64::from(total) * f64::from(exponent) * std::f64::consts::LOG2_10;
+        if count > 0 && cost < best.0 {
+            best = (cost, exponent);
+        }
+    }
+    Some(best.1).filter(|_| none * 2 < total)
+}
+
+fn lowest_exponent<F: Float>(float: F) -> Option<i8> {
+    let exact = |&exponent: &i8| Scale::new(exponent).is_some_and(|scale| scale.split(float).1);
+    if float.widen().abs() < LARGEST { (0..=18).find(exact) } else { (-22..0).rev().find(exact) }
+}
+
+/// Floats as digits, and what does not come back from them.
+pub(crate) struct Decimals {
+    exponent: i8,
+    /// Two's complement; the digits before at patched rows.
+    pub(crate) digits: Vec<u64>,
+    /// How many rows lie between two patches.
+    gaps: Vec<u64>,
+    /// The bits of the patched floats.
+    pub(crate) patches: Vec<u64>,
+}
+
+impl Decimals {
+    pub(crate) fn new<F: Float>(floats: &[F], exponent: i8) -> Self {
+        let mut this = Decimals { exponent, digits: vec![0; floats.len()], gaps: Vec::new(), patches: Vec::new() };
+        let Some(scale) = Scale::new(exponent) else { return this };
+        let (mut next, mut before) = (0, 0);
+        for (i, (chunk, digits)) in floats.chunks(64).zip(this.digits.chunks_mut(64)).enumerate() {
+            let mut exact = true;
+            for (digits, &float) in digits.iter_mut().zip(chunk) {
+                let split = scale.split(float);
+                *digits = split.0;
+                exact &= split.1;
+            }
+            if !exact {
+                for (j, (digits, &float)) in digits.iter_mut().zip(chunk).enumerate() {
+                    if scale.split(float).1 {
+                        before = *digits;
+                        continue;
+                    }
+                    this.gaps.push((i * 64 + j - next) as u64);
+                    this.patches.push(float.bits());
+                    next = i * 64 + j + 1;
+                    *digits = before;
+                }
+            }
+            before = digits.last().copied().unwrap_or(before);
+        }
+        this
+    }
+
+    pub(crate) fn write(&self, effort: Effort, out: &mut Vec<u8>) {
+        out.push(tag::FLOAT_DECIMAL);
+        out.push(self.exponent as u8);
+        write_varint(out, self.patches.len() as u64);
+        if !self.patches.is_empty() {
+            for side in [&self.gaps, &self.patches] {
+                let mut block = Vec::new();
+                int::encode(side, Sign::Unsigned, effort, &mut block);
+                write_nested(out, &block);
+            }
+        }
+        int::encode(&self.digits, Sign::Signed, effort, out);
+    }
+}
+
+/// Reads what [`Decimals::write`] wrote, behind the tag.
+pub(crate) fn decode<F: Float>(reader: &mut Reader, rows: usize) -> Result<Vec<F>, DecodeError> {
+    let scale = Scale::new(reader.byte()? as i8).ok_or(DecodeError::Invalid("decimal exponent"))?;
+    let count = reader.count(rows)?;
+    let (mut gaps, mut patches) = (Vec::new(), Vec::new());
+    if count > 0 {
+        gaps = int::decode(reader.nested()?, count)?;
+        patches = int::decode(reader.nested()?, count)?;
+    }
+    let digits = int::decode(reader.rest(), rows)?;
+    let mut floats: Vec<F> = digits.into_iter().map(|digits| scale.join(digits)).collect();
+    let mut rest = &mut floats[..];
+    for (gap, patch) in gaps.into_iter().zip(patches) {
+        if gap >= rest.len() as u64 {
+            return Err(DecodeError::Invalid("position of a patch"));
+        }
+        let (before, behind) = rest.split_at_mut(gap as usize + 1);
+        before[gap as usize] = F::from_bits(patch).ok_or(DecodeError::Invalid("float of too many bits"))?;
+        rest = behind;
+    }
+    Ok(floats)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_of_fifteen_digits_come_back() {
+        for (float, exponent) in [(21.37f64, 2), (-0.001, 3), (123_456_789.012_345, 6), (1e22, -7), (3.0, 0), (0.1, 1)] {
+            assert_eq!(lowest_exponent(float.to_bits()), Some(exponent), "{float}");
+        }
+        for float in [-0.0f64, f64::NAN, f64::INFINITY, std::f64::consts::PI, 1e300, 5e-324] {
+            assert_eq!(lowest_exponent(float.to_bits()), None, "{float}");
+        }
+        assert_eq!(lowest_exponent(21.37f32.to_bits()), Some(2));
+    }
+
+    #[test]
+    fn one_outlier_does_not_choose_the_exponent() {
+        let mut floats: Vec<u64> = (0..200).map(|i| (f64::from(i) / 4.0f64).to_bits()).collect();
+        floats.push(0.123_456_789f64.to_bits());
+        assert_eq!(choose_exponent(&floats), Some(2));
+    }
+}

@@ -1,0 +1,42 @@
+//! Differences to the row before.
+//!
+//! Differences of differences are a delta block in a delta block. All arithmetic wraps, so that every sequence has
+//! differences, and every difference is right.
+
+use super::{Level, Sign, decode_level, encode_end, encode_residuals};
+use crate::bits::{unzigzag, zigzag};
+use crate::reader::{Reader, write_varint};
+use crate::{DecodeError, tag};
+
+/// Writes `values` as differences of an order; order 0 is the values themselves.
+pub(crate) fn encode(values: &[u64], order: usize, sign: Sign, mut level: Level, out: &mut Vec<u8>) {
+    if order == 0 {
+        return encode_end(values, sign, level, out);
+    }
+    let mut residuals = values.to_vec();
+    for _ in 0..order {
+        out.push(tag::INT_DELTA);
+        write_varint(out, zigzag(residuals[0]));
+        residuals = differences(&residuals);
+        level = level.inner();
+    }
+    encode_residuals(&residuals, Sign::Signed, level, out);
+}
+
+fn differences(values: &[u64]) -> Vec<u64> {
+    values.windows(2).map(|v| v[1].wrapping_sub(v[0])).collect()
+}
+
+pub(crate) fn decode(reader: &mut Reader, out: &mut [u64], depth: u8) -> Result<(), DecodeError> {
+    let Some((first, rest)) = out.split_first_mut() else {
+        return Err(DecodeError::Invalid("delta without rows"));
+    };
+    *first = unzigzag(reader.varint()?);
+    decode_level(reader.rest(), rest, depth)?;
+    let mut sum = *first;
+    for value in rest {
+        sum = sum.wrapping_add(*value);
+        *value = sum;
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! The coder itself: four states side by side over one stream of 16-bit words.
+//!
+//! A state is in 2^16..2^32. Row `i` belongs to state `i % 4`. Writing goes from the last row to the first and the
+//! words are turned around, so that reading goes forward. Every state starts at 2^16, and the reader must find it
+//! there at the end, with all words and all offset bits used.
+
+use super::bins::BINS;
+use super::contexts::GROUP;
+use super::table::{Decoder, MAX_LOG, Table};
+use crate::DecodeError;
+use crate::bits::{BitWriter, field, load64, mask};
+use crate::reader::{Reader, write_varint};
+
+const STATES: usize = 4;
+const LOWEST: u32 = 1 << 16;
+/// The widest offset that one load of eight bytes always holds.
+const ONE_LOAD: u32 = 57;
+
+/// Appends `numbers`, with the table of each group of rows.
+pub(crate) fn encode<'a>(numbers: &[u64], table_of: impl Fn(usize) -> &'a Table, out: &mut Vec<u8>) {
+    let mut offsets = BitWriter::with_capacity(numbers.len());
+    let mut bins = Vec::with_capacity(numbers.len());
+    for (i, group) in numbers.chunks(GROUP).enumerate() {
+        let table = table_of(i);
+        for &number in group {
+            let bin = table.bins.partition_point(|bin| bin.lower <= number) - 1;
+            bins.push(bin as u8);
+            offsets.write(number - table.bins[bin].lower, table.bins[bin].width);
+        }
+    }
+    let mut states = [LOWEST; STATES];
+    let mut words = Vec::with_capacity(numbers.len());
+    for (i, group) in bins.chunks(GROUP).enumerate().rev() {
+        let table = table_of(i);
+        for (j, &bin) in group.iter().enumerate().rev() {
+            put(&mut states[j % STATES], table, bin, &mut words);
+        }
+    }
+    states.iter().for_each(|state| out.extend_from_slice(&state.to_le_bytes()));
+    write_varint(out, words.len() as u64);
+    words.iter().rev().for_each(|word: &u16| out.extend_from_slice(&word.to_le_bytes()));
+    out.extend_from_slice(&offsets.finish());
+}
+
+#[inline]
+fn put(state: &mut u32, table: &Table, bin: u8, words: &mut Vec<u16>) {
+    let slots = table.slots[usize::from(bin)];
+    if u64::from(*state) >= u64::from(slots.count) << (32 - table.log) {
+        words.push(*state as u16);
+        *state >>= 16;
+    }
+    *state = ((*state / slots.count) << table.log) + *state % slots.count + slots.first;
+}
+
+/// Fills `out` from all of `bytes`.
+pub(crate) fn decode<'a>(bytes: &[u8], out: &mut [u64], table_of: impl Fn(usize) -> &'a Decoder) -> Result<(), DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let mut states = [0; STATES];
+    for state in &mut states {
+        *state = load64(reader.take(4)?, 0) as u32;
+    }
+    let word_bytes = 2 * reader.count(out.len())?;
+    let stream = reader.rest();
+    let Some(offsets) = stream.get(word_bytes..) else { return Err(DecodeError::Truncated) };
+    let mut words = Words { bytes: stream, at: 0 };
+    let (mut bins, mut bit) = ([0; GROUP], 0);
+    for (i, group) in out.chunks_mut(GROUP).enumerate() {
+        let table = table_of(i);
+        let bins = &mut bins[..group.len()];
+        take_bins(&mut states, &mut words, table, bins);
+        bit = if table.max_width <= ONE_LOAD {
+            add_offsets(bins, table, offsets, bit, group)
+        } else {
+            add_wide_offsets(bins, table, offsets, bit, group)
+        };
+    }
+    if states != [LOWEST; STATES] || words.at != word_bytes {
+        return Err(DecodeError::Invalid("end of the entropy code"));
+    }
+    match offsets.len().cmp(&bit.div_ceil(8)) {
+        std::cmp::Ordering::Less => Err(DecodeError::Truncated),
+        std::cmp::Ordering::Equal => Ok(()),
+        std::cmp::Ordering::Greater => Err(DecodeError::TrailingBytes),
+    }
+}
+
+struct Words<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Words<'_> {
+    /// The next word; zero behind the end.
+    #[inline]
+    fn peek(&self) -> u32 {
+        match self.bytes.get(self.at..self.at + 2) {
+            Some(word) => u32::from(word[0]) | u32::from(word[1]) << 8,
+            None => 0,
+        }
+    }
+}
+
+fn take_bins(states: &mut [u32; STATES], words: &mut Words, table: &Decoder, bins: &mut [u8]) {
+    let mut local = *states;
+    let mut chunks = bins.chunks_exact_mut(STATES);
+    for chunk in &mut chunks {
+        for (bin, state) in chunk.iter_mut().zip(&mut local) {
+            *bin = take(state, words, table);
+        }
+    }
+    for (bin, state) in chunks.into_remainder().iter_mut().zip(&mut local) {
+        *bin = take(state, words, table);
+    }
+    *states = local;
+}
+
+#[inline(always)]
+fn take(state: &mut u32, words: &mut Words, table: &Decoder) -> u8 {
+    const SLOT: usize = (1 << MAX_LOG) - 1;
+    let slot = *state & ((1 << table.log) - 1);
+    let bin = table.bin_of[slot as usize & SLOT];
+    let slots = table.slots[usize::from(bin)];
+    let next = (slots & 0xffff).wrapping_mul(*state >> table.log).wrapping_add(slot).wrapping_sub(slots >> 16);
+    let low = next < LOWEST;
+    *state = if low { next << 16 | words.peek() } else { next };
+    words.at += 2 * usize::from(low);
+    bin
+}
+
+/// Fills `out` with the lower ends of the bins plus offsets from bit `bit` on; returns the bit behind them.
+fn add_offsets(bins: &[u8], table: &Decoder, offsets: &[u8], mut bit: usize, out: &mut [u64]) -> usize {
+    for (value, &bin) in out.iter_mut().zip(bins) {
+        let width = u32::from(table.widths[usize::from(bin)]);
+        let offset = load64(offsets, bit / 8) >> (bit % 8) & mask(width);
+        *value = table.lowers[usize::from(bin)].wrapping_add(offset);
+        bit += width as usize;
+    }
+    bit
+}
+
+fn add_wide_offsets(bins: &[u8], table: &Decoder, offsets: &[u8], mut bit: usize, out: &mut [u64]) -> usize {
+    for (value, &bin) in out.iter_mut().zip(bins) {
+        let width = u32::from(table.widths[usize::from(bin)]);
+        *value = table.lowers[usize::from(bin)].wrapping_add(field(offsets, bit, width));
+        bit += width as usize;
+    }
+    bit
+}
+
+const _: () = assert!(BINS == 256 && GROUP % STATES == 0);
