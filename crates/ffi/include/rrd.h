@@ -1,0 +1,661 @@
+/* The C ABI of the RRD storage engine. Generated from crates/ffi/src; do not edit.
+   RRD_WRITE_HEADER=1 cargo test -p rrd-ffi --test header  writes it anew. */
+
+#ifndef RRD_H
+#define RRD_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+// It worked.
+#define RRD_OK 0
+
+// No further row.
+#define RRD_END 1
+
+// No row with that key.
+#define RRD_NOT_FOUND 2
+
+// A row with the key exists; `rrd_error::index` names the index.
+#define RRD_DUPLICATE 3
+
+// Another transaction came first, or a deadlock: the transaction is to be rolled back.
+#define RRD_CONFLICT 4
+
+// A row lock was not to be had in time.
+#define RRD_LOCK_TIMEOUT 5
+
+// The statement was killed.
+#define RRD_INTERRUPTED 6
+
+// No such table.
+#define RRD_NO_SUCH_TABLE 7
+
+// The name is taken.
+#define RRD_TABLE_EXISTS 8
+
+// Bytes on disk are not what was written.
+#define RRD_CORRUPTION 9
+
+// A file of a newer format.
+#define RRD_INCOMPATIBLE 10
+
+// The disk or the quota is full.
+#define RRD_DISK_FULL 11
+
+// The file system refused something else.
+#define RRD_IO 12
+
+// The request makes no sense; the text says why.
+#define RRD_INVALID 13
+
+// Something is over its limit.
+#define RRD_LIMIT 14
+
+// Another server has the data folder.
+#define RRD_LOCKED 15
+
+// The engine is read-only after an earlier failure.
+#define RRD_READ_ONLY 16
+
+// An error of ours: a panic or a null pointer.
+#define RRD_INTERNAL 17
+
+// The server's idea of the table is not the engine's.
+#define RRD_DEFINITION_CHANGED 18
+
+// What was asked for comes in a later version.
+#define RRD_UNSUPPORTED 19
+
+// Bytes of an error text, its final zero included.
+#define RRD_MESSAGE_BYTES 1016
+
+// Weight levels of a collation at most.
+#define RRD_MAX_LEVELS 6
+
+// The engine of a server.
+typedef struct RrdEngine RrdEngine;
+
+// A connection's work.
+typedef struct RrdSession RrdSession;
+
+// An open table of one handler.
+typedef struct RrdTable RrdTable;
+
+// A text that is not zero-terminated. A null pointer means "none".
+typedef struct RrdText {
+  // First byte.
+  const char *data;
+  // Bytes.
+  size_t length;
+} RrdText;
+
+// Settings of the engine.
+typedef struct RrdConfig {
+  // The data folder.
+  struct RrdText directory;
+  // Bytes of all memtables together.
+  uint64_t memtable_bytes;
+  // Bytes of decoded blocks kept.
+  uint64_t cache_bytes;
+  // 0, 1, 2 as `rrd_flush_log_at_trx_commit`.
+  uint32_t flush_log;
+  // Keeps the layout the same everywhere.
+  uint32_t reserved;
+} RrdConfig;
+
+// What went wrong; owned by the caller, filled by the call that fails.
+typedef struct RrdError {
+  // One of the status numbers.
+  int32_t status;
+  // For `RRD_DUPLICATE`: 0 is the clustering key, n the n-th secondary index.
+  uint32_t index;
+  // For people; ends with a zero byte.
+  char message[RRD_MESSAGE_BYTES];
+} RrdError;
+
+// Given one status variable.
+typedef void (*RrdCounterFn)(void *context, const char *name, size_t length, uint64_t value);
+
+// Given a text: a finding of CHECK TABLE, a line of a report.
+typedef void (*RrdTextFn)(void *context, const char *text, size_t length);
+
+// How a field's value lies in a record.
+typedef uint8_t RrdKind;
+
+// What a field may serve as when a time column is looked for.
+typedef uint8_t RrdTimeKind;
+
+// Writes the weights of a text on one level, or on all (`level` = 255), to `out`; returns their bytes.
+// `max_chars` 0 means all of the text. What does not fit is cut off.
+typedef size_t (*RrdWeightsFn)(const void *collation,
+                               uint32_t level,
+                               const uint8_t *text,
+                               size_t length,
+                               uint32_t max_chars,
+                               uint8_t *out,
+                               size_t capacity);
+
+// The weight of one space on one level.
+typedef struct RrdWeight {
+  // Bytes used; 0 if a space weighs nothing.
+  uint8_t length;
+  // The bytes.
+  uint8_t bytes[7];
+} RrdWeight;
+
+// A collation, as far as the store's keys need it. Must outlive the table handle.
+typedef struct RrdCollation {
+  // Given back to `weights`; null for binary strings.
+  const void *handle;
+  // The weights of a text.
+  RrdWeightsFn weights;
+  // Spaces at the end do not count.
+  uint8_t pad_space;
+  // Levels, or 255 when the weights of all levels come at once and trailing spaces are to be cut before.
+  uint8_t levels;
+  // Bytes of the pad character (1 to 4).
+  uint8_t pad_length;
+  // Keeps the layout the same everywhere.
+  uint8_t reserved;
+  // The pad character of CHAR and BINARY.
+  uint8_t pad[4];
+  // A space on each level.
+  struct RrdWeight space[RRD_MAX_LEVELS];
+} RrdCollation;
+
+// `NAME='value'` of a table or a column.
+typedef struct RrdOption {
+  // Its name in capitals.
+  struct RrdText name;
+  // As the user wrote it.
+  struct RrdText value;
+} RrdOption;
+
+// One stored column of a table.
+typedef struct RrdField {
+  // SQL name.
+  struct RrdText name;
+  // Its number in the server's table.
+  uint32_t number;
+  // Offset of the value in a record.
+  uint32_t offset;
+  // Offset of the byte with its null bit.
+  uint32_t null_offset;
+  // Bytes in a record.
+  uint32_t pack_length;
+  // The null bit; 0 for NOT NULL.
+  uint8_t null_mask;
+  // How the value lies there.
+  RrdKind kind;
+  // Bytes of the length of a var text or a blob.
+  uint8_t length_bytes;
+  // Signed integer.
+  uint8_t is_signed;
+  // What it may serve as on the time axis.
+  RrdTimeKind time_kind;
+  // Fraction digits of a temporal type.
+  uint8_t fraction_digits;
+  // AUTO_INCREMENT.
+  uint8_t is_auto_increment;
+  // Keeps the layout the same everywhere.
+  uint8_t reserved;
+  // For texts and byte strings.
+  struct RrdCollation collation;
+  // Options of the column.
+  const struct RrdOption *options;
+  // How many.
+  size_t option_count;
+} RrdField;
+
+// One part of a key.
+typedef struct RrdKeyPart {
+  // Position in `RrdTableDefinition::fields`.
+  uint32_t field;
+  // Bytes of the value in a key image, without null byte and length.
+  uint32_t length;
+  // Characters (bytes of binary strings) that count; 0 for the whole value.
+  uint32_t prefix_chars;
+  // Whether a null byte comes first in a key image.
+  uint8_t has_null_byte;
+  // Whether a 2-byte length precedes the value in a key image.
+  uint8_t is_variable;
+  // Keeps the layout the same everywhere.
+  uint8_t reserved[2];
+} RrdKeyPart;
+
+// What the server knows of a table.
+typedef struct RrdTableDefinition {
+  // The stored fields, in record order.
+  const struct RrdField *fields;
+  // How many.
+  size_t field_count;
+  // The parts of the key to cluster on.
+  const struct RrdKeyPart *key_parts;
+  // How many; 0 for a table without a usable key.
+  size_t key_part_count;
+  // Bytes of a record.
+  size_t record_bytes;
+  // Options of the table; used by `rrd_table_create` only.
+  const struct RrdOption *options;
+  // How many.
+  size_t option_count;
+} RrdTableDefinition;
+
+// Whether the statement of this connection was killed; non-zero if so.
+typedef int32_t (*RrdKilledFn)(void *connection);
+
+// How a transaction reads.
+typedef uint32_t RrdIsolation;
+
+// Figures of a table.
+typedef struct RrdTableStats {
+  // Rows, roughly.
+  uint64_t rows;
+  // Bytes on disk.
+  uint64_t data_bytes;
+  // Bytes in memory.
+  uint64_t memtable_bytes;
+  // Files with rows.
+  uint64_t segments;
+  // Mean bytes of a row in memory.
+  uint64_t mean_row_bytes;
+} RrdTableStats;
+
+// Told of progress: `done` of `total`; non-zero stops the work.
+typedef int32_t (*RrdProgressFn)(void *context, uint64_t done, uint64_t total);
+
+// Where a scan begins, seen from a key image (or a leading part of one).
+typedef uint32_t RrdSeek;
+
+// Little-endian integer of `pack_length` bytes (`is_signed` says which).
+#define RRD_KIND_INTEGER 0
+
+// Big-endian bytes whose order is the value's (packed temporals, decimals, bits).
+#define RRD_KIND_BIG_ENDIAN 1
+
+// 4-byte float.
+#define RRD_KIND_FLOAT 2
+
+// 8-byte float.
+#define RRD_KIND_DOUBLE 3
+
+// `pack_length` bytes, filled up with the collation's pad character.
+#define RRD_KIND_FIXED_TEXT 4
+
+// `length_bytes` of length, then the bytes.
+#define RRD_KIND_VAR_TEXT 5
+
+// `length_bytes` of length, then a pointer.
+#define RRD_KIND_BLOB 6
+
+// Not a time.
+#define RRD_TIME_NONE 0
+
+// An integer, in `TIME_UNIT`.
+#define RRD_TIME_INTEGER 1
+
+// TIMESTAMP in the packed format.
+#define RRD_TIME_TIMESTAMP 2
+
+// DATETIME in the packed format.
+#define RRD_TIME_DATETIME 3
+
+// A temporal type of the format before MySQL 5.6, which cannot be a time column.
+#define RRD_TIME_OLD_FORMAT 4
+
+// Each statement sees what was committed when it began.
+#define RRD_READ_COMMITTED 0
+
+// All statements see what was committed at the first read.
+#define RRD_REPEATABLE_READ 1
+
+// At the first row with this key; the scan ends with the last such row.
+#define RRD_SEEK_EXACT 0
+
+// At the first row with this key or a greater one.
+#define RRD_SEEK_AT_OR_AFTER 1
+
+// At the first row with a greater key.
+#define RRD_SEEK_AFTER 2
+
+// Backwards, at the last row with this key or a smaller one.
+#define RRD_SEEK_AT_OR_BEFORE 3
+
+// Backwards, at the last row with a smaller key.
+#define RRD_SEEK_BEFORE 4
+
+// Backwards, at the last row with this key; the scan ends with the first such row.
+#define RRD_SEEK_LAST 5
+
+// At the first row of the table; the key is ignored.
+#define RRD_SEEK_FIRST 6
+
+// Backwards, at the last row of the table; the key is ignored.
+#define RRD_SEEK_END 7
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Opens the data folder, made if missing. The handle goes to `out`; close it with [`rrd_engine_close`].
+//
+// # Safety
+// Pointers are null or valid; texts are as long as they say.
+int32_t rrd_engine_open(const struct RrdConfig *config, struct RrdEngine **out, struct RrdError *error);
+
+// Makes everything durable, stops the threads and frees the handle; tables and sessions must be closed.
+//
+// # Safety
+// `engine` is null or came from [`rrd_engine_open`] and is not used again.
+int32_t rrd_engine_close(struct RrdEngine *engine, struct RrdError *error);
+
+// Sets `rrd_flush_log_at_trx_commit`.
+//
+// # Safety
+// `engine` is null or valid.
+void rrd_engine_set_flush_log(const struct RrdEngine *engine, uint32_t mode);
+
+// Sets `rrd_memtable_size`.
+//
+// # Safety
+// `engine` is null or valid.
+void rrd_engine_set_memtable_bytes(const struct RrdEngine *engine, uint64_t count);
+
+// Sets `rrd_cache_size`.
+//
+// # Safety
+// `engine` is null or valid.
+void rrd_engine_set_cache_bytes(const struct RrdEngine *engine, uint64_t count);
+
+// Calls `counter` with each status variable.
+//
+// # Safety
+// `engine` is null or valid; `counter` may be called with `context`.
+void rrd_engine_counters(const struct RrdEngine *engine, RrdCounterFn counter, void *context);
+
+// Calls `text` once with the report of SHOW ENGINE RRD STATUS.
+//
+// # Safety
+// `engine` is null or valid; `text` may be called with `context`.
+int32_t rrd_engine_report(const struct RrdEngine *engine, RrdTextFn text, void *context);
+
+// Makes a table. The definition's options are read and checked here.
+//
+// # Safety
+// Pointers are null or valid, in the definition too.
+int32_t rrd_table_create(const struct RrdEngine *engine,
+                         struct RrdText name,
+                         const struct RrdTableDefinition *definition,
+                         struct RrdError *error);
+
+// Removes a table.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_table_drop(const struct RrdEngine *engine, struct RrdText name, struct RrdError *error);
+
+// Renames a table.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_table_rename(const struct RrdEngine *engine,
+                         struct RrdText from,
+                         struct RrdText to,
+                         struct RrdError *error);
+
+// Removes all rows of a table.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_table_truncate(const struct RrdEngine *engine, struct RrdText name, struct RrdError *error);
+
+// Removes all tables of a database; `prefix` is its name with a slash.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_database_drop(const struct RrdEngine *engine, struct RrdText prefix, struct RrdError *error);
+
+// Opens a session for a connection; `killed` is asked with `connection` during long work.
+//
+// # Safety
+// Pointers are null or valid; the connection outlives the session.
+int32_t rrd_session_open(const struct RrdEngine *engine,
+                         void *connection,
+                         RrdKilledFn killed,
+                         struct RrdSession **out,
+                         struct RrdError *error);
+
+// Rolls back what is open and frees the handle.
+//
+// # Safety
+// `session` is null or came from [`rrd_session_open`] and is not used again.
+void rrd_session_close(struct RrdSession *session);
+
+// Begins a statement.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_session_begin_statement(struct RrdSession *session,
+                                    RrdIsolation isolation,
+                                    uint64_t lock_timeout_ms,
+                                    struct RrdError *error);
+
+// Takes the snapshot now.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_session_take_snapshot(struct RrdSession *session, struct RrdError *error);
+
+// Marks a place to roll back to; its number goes to `out`.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_session_savepoint(struct RrdSession *session, uint64_t *out, struct RrdError *error);
+
+// Undoes everything after the mark.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_session_rollback_to(struct RrdSession *session, uint64_t mark, struct RrdError *error);
+
+// Forgets the mark and later ones, keeps the work.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_session_release(struct RrdSession *session, uint64_t mark, struct RrdError *error);
+
+// Commits; on an error everything is undone.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_session_commit(struct RrdSession *session, struct RrdError *error);
+
+// Undoes everything.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_session_rollback(struct RrdSession *session, struct RrdError *error);
+
+// Opens a table. The collations of the definition must outlive the handle.
+//
+// # Safety
+// Pointers are null or valid, in the definition too.
+int32_t rrd_table_open(const struct RrdEngine *engine,
+                       struct RrdText name,
+                       const struct RrdTableDefinition *definition,
+                       struct RrdTable **out,
+                       struct RrdError *error);
+
+// Frees the handle.
+//
+// # Safety
+// `table` is null or came from [`rrd_table_open`] and is not used again.
+void rrd_table_close(struct RrdTable *table);
+
+// Chooses the fields, by the server's numbers, that reads write into records, and whether reads take row locks.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_table_set_columns(struct RrdTable *table,
+                              const uint32_t *numbers,
+                              size_t count,
+                              bool is_locking,
+                              struct RrdError *error);
+
+// Lets go of what a statement held.
+//
+// # Safety
+// `table` is null or valid.
+void rrd_table_reset(struct RrdTable *table);
+
+// Figures of the table.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_table_stats(const struct RrdTable *table, struct RrdTableStats *out, struct RrdError *error);
+
+// Roughly how many rows lie between two key images; a null pointer leaves an end open.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_table_rows_between(struct RrdTable *table,
+                               const uint8_t *low,
+                               size_t low_bytes,
+                               bool is_low_inclusive,
+                               const uint8_t *high,
+                               size_t high_bytes,
+                               bool is_high_inclusive,
+                               uint64_t *out,
+                               struct RrdError *error);
+
+// Merges all segments of the table (OPTIMIZE TABLE).
+//
+// # Safety
+// Pointers are null or valid; `progress` may be called with `context`.
+int32_t rrd_table_optimize(const struct RrdTable *table,
+                           RrdProgressFn progress,
+                           void *context,
+                           struct RrdError *error);
+
+// Reads and verifies all of the table (CHECK TABLE); each finding is a call of `finding`.
+//
+// # Safety
+// Pointers are null or valid; the functions may be called with `context`.
+int32_t rrd_table_check(const struct RrdTable *table,
+                        RrdProgressFn progress,
+                        RrdTextFn finding,
+                        void *context,
+                        struct RrdError *error);
+
+// Inserts a record. With `lock_duplicate` the row in the way is locked and sure to be there when the answer is
+// `RRD_DUPLICATE` (REPLACE, ON DUPLICATE KEY UPDATE).
+//
+// # Safety
+// Pointers are null or valid, the record's blobs too.
+int32_t rrd_row_insert(struct RrdTable *table,
+                       struct RrdSession *session,
+                       const uint8_t *record,
+                       bool lock_duplicate,
+                       struct RrdError *error);
+
+// Replaces the row that was read as `old` by `new`.
+//
+// # Safety
+// Pointers are null or valid, the records' blobs too.
+int32_t rrd_row_update(struct RrdTable *table,
+                       struct RrdSession *session,
+                       const uint8_t *old,
+                       const uint8_t *new_,
+                       struct RrdError *error);
+
+// Removes the row that was read as `record`.
+//
+// # Safety
+// Pointers are null or valid, the record's blobs too.
+int32_t rrd_row_delete(struct RrdTable *table,
+                       struct RrdSession *session,
+                       const uint8_t *record,
+                       struct RrdError *error);
+
+// Writes the refused row of the last duplicate into a record. Its blobs are valid until the next write.
+//
+// # Safety
+// Pointers are null or valid.
+void rrd_row_duplicate(struct RrdTable *table, uint8_t *record);
+
+// From now on inserts may report duplicates late: by a later insert or by [`rrd_bulk_end`].
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_bulk_begin(struct RrdTable *table, struct RrdSession *session, struct RrdError *error);
+
+// Ends a bulk statement; all late checks are done.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_bulk_end(struct RrdTable *table, struct RrdSession *session, struct RrdError *error);
+
+// Begins a scan; seek before reading.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_scan_open(struct RrdTable *table, struct RrdSession *session, struct RrdError *error);
+
+// Places the scan (see the `RRD_SEEK_` numbers). `limit` may end a forward walk: the image of the last key and
+// whether its rows still belong to the walk.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_scan_seek(struct RrdTable *table,
+                      RrdSeek seek,
+                      const uint8_t *image,
+                      size_t image_bytes,
+                      const uint8_t *limit,
+                      size_t limit_bytes,
+                      bool is_limit_inclusive,
+                      struct RrdError *error);
+
+// Reads the next row into a record, or the one before with `backward`; `RRD_END` if there is none. The record's
+// blobs are valid until the next call for this table.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_scan_next(struct RrdTable *table,
+                      struct RrdSession *session,
+                      bool backward,
+                      uint8_t *record,
+                      struct RrdError *error);
+
+// Ends the scan.
+//
+// # Safety
+// Pointers are null or valid.
+void rrd_scan_close(struct RrdTable *table);
+
+// Reads the row with a key image (or the 8 bytes of a row number) into a record; `RRD_NOT_FOUND` if there is
+// none. The record's blobs are valid until the next call for this table.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_row_read(struct RrdTable *table,
+                     struct RrdSession *session,
+                     const uint8_t *image,
+                     size_t image_bytes,
+                     uint8_t *record,
+                     struct RrdError *error);
+
+// Writes the number of the row read last (8 bytes, most significant first), for tables without a key.
+//
+// # Safety
+// Pointers are null or valid; `out` has room for 8 bytes.
+int32_t rrd_row_number(struct RrdTable *table, uint8_t *out, struct RrdError *error);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* RRD_H */

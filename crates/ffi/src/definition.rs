@@ -1,0 +1,258 @@
+//! A table's description, as the handler passes it, to the store's schema.
+//!
+//! The stored SQL columns come first, in record order; behind them one hidden lane for each key part that needs
+//! one, in key order; a table without a usable key gets a hidden row number instead. The time column is the one
+//! that `TIME_COLUMN` names, else the last key column if it is TIMESTAMP or DATETIME, or an integer (not
+//! AUTO_INCREMENT) behind another key column.
+
+use rrd_store::schema::{ColumnDef, Lane, Schema, TimeColumn, TimeUnit};
+
+use crate::abi::{self, RrdField, RrdKeyPart, RrdOption, RrdTableDefinition, RrdText};
+use crate::field::Codec;
+use crate::guard::slice;
+use crate::image::{KeyPart, Order};
+use crate::options::{self, Duration, Pair, TableOptions};
+use crate::status::{Failure, Outcome};
+
+/// A table's description, read and checked.
+pub struct Definition {
+    /// Its stored fields.
+    pub fields: Vec<Field>,
+    /// The key to cluster on; empty for none.
+    pub key: Vec<KeyPart>,
+    /// Bytes of a record.
+    pub record_bytes: usize,
+    /// Options of the table.
+    pub options: Vec<Pair>,
+}
+
+/// One stored field.
+pub struct Field {
+    /// SQL name.
+    pub name: String,
+    /// How it lies in a record.
+    pub codec: Codec,
+    /// The rest of its description.
+    pub raw: RrdField,
+    /// Options of the column.
+    pub options: Vec<Pair>,
+}
+
+impl Definition {
+    /// Reads the other side's description.
+    ///
+    /// # Safety
+    /// All pointers in it are valid as their counts and lengths say.
+    pub unsafe fn read(raw: &RrdTableDefinition) -> Outcome<Definition> {
+        // SAFETY: promised by the caller, here and below.
+        let raw_fields = unsafe { slice(raw.fields, raw.field_count)? };
+        let raw_parts = unsafe { slice(raw.key_parts, raw.key_part_count)? };
+        let mut fields = Vec::with_capacity(raw_fields.len());
+        for field in raw_fields {
+            fields.push(unsafe { read_field(field, raw.record_bytes)? });
+        }
+        let key = raw_parts.iter().map(|part| read_part(raw_fields, part)).collect::<Outcome<Vec<_>>>()?;
+        let options = unsafe { read_options(raw.options, raw.option_count)? };
+        Ok(Definition { fields, key, record_bytes: raw.record_bytes, options })
+    }
+
+    /// The schema of a new table with this description.
+    pub fn new_schema(&self) -> Outcome<Schema> {
+        let table_options = options::table_options(&self.options)?;
+        for field in &self.fields {
+            options::check_column_options(&field.name, &field.options)?;
+        }
+        let mut columns: Vec<ColumnDef> = self.fields.iter().enumerate().map(|(i, f)| f.column(i)).collect();
+        let key = self.key_columns(&mut columns);
+        let row_number = match self.key.is_empty() {
+            true => Some(add_hidden(&mut columns, Lane::Int { width: 8 })),
+            false => None,
+        };
+        let time = self.time_column(&table_options)?;
+        let schema = Schema {
+            version: 1,
+            key: row_number.map_or(key, |number| vec![number]),
+            chunk_length: chunk_length(&table_options, time)?,
+            columns,
+            time,
+            row_number,
+            compression: table_options.compression,
+            options: self.options.clone(),
+        };
+        schema.validate()?;
+        Ok(schema)
+    }
+
+    /// Where each key part lies among the columns; adds the hidden lanes.
+    fn key_columns(&self, columns: &mut Vec<ColumnDef>) -> Vec<u16> {
+        self.key
+            .iter()
+            .map(|part| match part.hidden_lane() {
+                Some(lane) => add_hidden(columns, lane),
+                None => part.field as u16,
+            })
+            .collect()
+    }
+
+    fn time_column(&self, table_options: &TableOptions) -> Outcome<Option<TimeColumn>> {
+        let Some(position) = self.time_position(table_options.time_column.as_deref())? else {
+            return match table_options.time_unit {
+                None => Ok(None),
+                Some(_) => Err(Failure::invalid("option TIME_UNIT needs a time column; name it with TIME_COLUMN='ts'")),
+            };
+        };
+        let field = &self.fields[self.key[position].field];
+        let fraction_digits = field.raw.fraction_digits;
+        let unit = match (field.raw.time_kind, table_options.time_unit) {
+            (abi::RRD_TIME_INTEGER, unit) => unit.unwrap_or(TimeUnit::S),
+            (_, Some(_)) => {
+                return Err(Failure::invalid(format!(
+                    "option TIME_UNIT is for integer time columns; '{}' knows its unit",
+                    field.name
+                )));
+            }
+            (abi::RRD_TIME_TIMESTAMP, None) => TimeUnit::Timestamp { fraction_digits },
+            (_, None) => TimeUnit::Datetime { fraction_digits },
+        };
+        let bias = match field.codec {
+            Codec::Integer { flip, .. } => flip,
+            _ => 0,
+        };
+        Ok(Some(TimeColumn { column: self.key[position].field as u16, unit, bias }))
+    }
+
+    /// The key part that is the time, if there is one.
+    fn time_position(&self, named: Option<&str>) -> Outcome<Option<usize>> {
+        let Some(name) = named else {
+            return Ok(self.key.len().checked_sub(1).filter(|last| self.is_time_by_default(*last)));
+        };
+        let bad = |why: &str| Err(Failure::invalid(format!("option TIME_COLUMN='{name}': {why}")));
+        let Some(field) = self.fields.iter().position(|f| f.name.eq_ignore_ascii_case(name)) else {
+            return bad("the table has no such stored column");
+        };
+        let Some(position) = self.key.iter().position(|part| part.field == field) else {
+            return bad("the time column must be part of the primary key, as in PRIMARY KEY (sensor_id, ts)");
+        };
+        match self.fields[field].raw.time_kind {
+            abi::RRD_TIME_NONE => bad("the time column must be TIMESTAMP, DATETIME or an integer"),
+            abi::RRD_TIME_OLD_FORMAT => bad("this temporal format of old servers cannot be a time column"),
+            _ => Ok(Some(position)),
+        }
+    }
+
+    fn is_time_by_default(&self, position: usize) -> bool {
+        let raw = &self.fields[self.key[position].field].raw;
+        match raw.time_kind {
+            abi::RRD_TIME_TIMESTAMP | abi::RRD_TIME_DATETIME => true,
+            abi::RRD_TIME_INTEGER => position > 0 && raw.is_auto_increment == 0,
+            _ => false,
+        }
+    }
+}
+
+impl Field {
+    fn column(&self, position: usize) -> ColumnDef {
+        ColumnDef {
+            id: position as u32,
+            name: self.name.clone(),
+            lane: self.codec.lane(),
+            nullable: self.raw.null_mask != 0,
+            hidden: false,
+            options: self.options.clone(),
+        }
+    }
+}
+
+fn add_hidden(columns: &mut Vec<ColumnDef>, lane: Lane) -> u16 {
+    let position = columns.len();
+    columns.push(ColumnDef {
+        id: position as u32,
+        name: String::new(),
+        lane,
+        nullable: false,
+        hidden: true,
+        options: Vec::new(),
+    });
+    position as u16
+}
+
+/// The length of a chunk in units of the time lane. A packed DATETIME is not linear in time (its months have 32
+/// days and its days 32 hours); chunks only decide which file a row is in, so the nearest length does.
+fn chunk_length(table_options: &TableOptions, time: Option<TimeColumn>) -> Outcome<Option<u64>> {
+    let Some(chunk) = table_options.chunk else { return Ok(None) };
+    let Some(time) = time else {
+        return Err(Failure::invalid("option CHUNK needs a time column; name it with TIME_COLUMN='ts'"));
+    };
+    let length = match time.unit {
+        TimeUnit::S => seconds_times(chunk, 1),
+        TimeUnit::Ms => seconds_times(chunk, 1_000),
+        TimeUnit::Us => seconds_times(chunk, 1_000_000),
+        TimeUnit::Ns => seconds_times(chunk, 1_000_000_000),
+        TimeUnit::Timestamp { fraction_digits } => seconds_times(chunk, fraction_step(fraction_digits)),
+        TimeUnit::Datetime { fraction_digits } => datetime_length(chunk)
+            .and_then(|length| length.checked_mul(fraction_step(fraction_digits))),
+    };
+    match length {
+        Some(length) => Ok(Some(length)),
+        None => Err(Failure::invalid("option CHUNK is too long for the time column; write for example CHUNK='1 DAY'")),
+    }
+}
+
+fn seconds_times(duration: Duration, per_second: u64) -> Option<u64> {
+    duration.seconds()?.checked_mul(per_second)
+}
+
+/// What one second counts in a packed value with these fraction digits.
+fn fraction_step(digits: u8) -> u64 {
+    1 << (8 * u32::from(digits.min(6).div_ceil(2)))
+}
+
+fn datetime_length(duration: Duration) -> Option<u64> {
+    let seconds = duration.seconds()?;
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let (hours, minutes) = (rest / 3600, rest % 3600 / 60);
+    let (months, days) = (days / 31, days % 31);
+    let length = (months << 22) + (days << 17) + (hours << 12) + (minutes << 6) + rest % 60;
+    Some(length)
+}
+
+unsafe fn read_field(raw: &RrdField, record_bytes: usize) -> Outcome<Field> {
+    let codec = Codec::of(raw)?;
+    let end = raw.offset as usize + codec.record_bytes();
+    if end > record_bytes || raw.null_offset as usize >= record_bytes {
+        return Err(Failure::internal("internal error: a field lies outside its record"));
+    }
+    // SAFETY: promised by the caller of `Definition::read`.
+    let (name, options) = unsafe { (read_text(raw.name), read_options(raw.options, raw.option_count)?) };
+    Ok(Field { name, codec, raw: *raw, options })
+}
+
+fn read_part(fields: &[RrdField], part: &RrdKeyPart) -> Outcome<KeyPart> {
+    let field = fields.get(part.field as usize);
+    let field = field.ok_or_else(|| Failure::internal("internal error: a key part names no field"))?;
+    let part = KeyPart::new(field, part)?;
+    if let Order::Text { collation, .. } = part.order
+        && usize::from(collation.levels).min(abi::RRD_MAX_LEVELS) == 0
+        && !collation.handle.is_null()
+    {
+        return Err(Failure::internal("internal error: a collation without levels"));
+    }
+    Ok(part)
+}
+
+unsafe fn read_options(options: *const RrdOption, count: usize) -> Outcome<Vec<Pair>> {
+    // SAFETY: promised by the caller of `Definition::read`.
+    let options = unsafe { slice(options, count)? };
+    // SAFETY: as above.
+    Ok(options.iter().map(|option| unsafe { (read_text(option.name), read_text(option.value)) }).collect())
+}
+
+/// A text of the other side.
+///
+/// # Safety
+/// As for [`RrdText::bytes`].
+pub unsafe fn read_text(text: RrdText) -> String {
+    // SAFETY: promised by the caller.
+    let bytes = unsafe { text.bytes() }.unwrap_or_default();
+    String::from_utf8_lossy(bytes).into_owned()
+}

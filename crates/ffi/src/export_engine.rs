@@ -1,0 +1,259 @@
+//! C functions of the engine as a whole: opening, settings, figures, and the tables' names.
+
+use std::ffi::c_void;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rrd_store::fs::os::OsFs;
+use rrd_store::{Config, Engine, FlushLog};
+
+use crate::abi::{RrdConfig, RrdCounterFn, RrdError, RrdTableDefinition, RrdText, RrdTextFn};
+use crate::definition::{Definition, read_text};
+use crate::guard::{broken, get, guard, guard_close};
+use crate::status::{Failure, Outcome};
+
+/// Tables of this database are temporary: they are removed when the engine opens.
+const TEMPORARY_PREFIX: &str = "#tmp/";
+
+/// The engine of a server.
+pub struct RrdEngine {
+    pub(crate) engine: Arc<Engine>,
+}
+
+fn flush_log(mode: u32) -> FlushLog {
+    match mode {
+        0 => FlushLog::EverySecond,
+        2 => FlushLog::Write,
+        _ => FlushLog::Sync,
+    }
+}
+
+fn bytes(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// Opens the data folder, made if missing. The handle goes to `out`; close it with [`rrd_engine_close`].
+///
+/// # Safety
+/// Pointers are null or valid; texts are as long as they say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_engine_open(
+    config: *const RrdConfig,
+    out: *mut *mut RrdEngine,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller, in the whole body.
+    unsafe {
+        guard(error, || {
+            let config = get(config)?;
+            let out = crate::guard::get_mut(out)?;
+            let directory = config.directory.bytes().ok_or_else(|| Failure::internal("no data folder"))?;
+            let mut settings = Config::new(PathBuf::from(os_string(directory)));
+            settings.memtable_bytes = bytes(config.memtable_bytes);
+            settings.cache_bytes = bytes(config.cache_bytes);
+            settings.flush_log = flush_log(config.flush_log);
+            let engine = Engine::open(settings, Arc::new(OsFs))?;
+            drop_temporary_tables(&engine)?;
+            *out = Box::into_raw(Box::new(RrdEngine { engine }));
+            Ok(())
+        })
+    }
+}
+
+fn os_string(bytes: &[u8]) -> std::ffi::OsString {
+    use std::os::unix::ffi::OsStringExt;
+    std::ffi::OsString::from_vec(bytes.to_vec())
+}
+
+fn drop_temporary_tables(engine: &Engine) -> Outcome<()> {
+    for name in engine.table_names().iter().filter(|name| name.starts_with(TEMPORARY_PREFIX)) {
+        engine.drop_table(name)?;
+    }
+    Ok(())
+}
+
+/// Makes everything durable, stops the threads and frees the handle; tables and sessions must be closed.
+///
+/// # Safety
+/// `engine` is null or came from [`rrd_engine_open`] and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_engine_close(engine: *mut RrdEngine, error: *mut RrdError) -> i32 {
+    if engine.is_null() {
+        return crate::abi::RRD_OK;
+    }
+    let mut status = crate::abi::RRD_OK;
+    guard_close(|| {
+        // SAFETY: promised by the caller.
+        let handle = unsafe { Box::from_raw(engine) };
+        // SAFETY: as above.
+        status = unsafe { guard(error, || Ok(handle.engine.close()?)) };
+    });
+    status
+}
+
+/// Sets `rrd_flush_log_at_trx_commit`.
+///
+/// # Safety
+/// `engine` is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_engine_set_flush_log(engine: *const RrdEngine, mode: u32) {
+    // SAFETY: promised by the caller.
+    let _ = unsafe {
+        guard(std::ptr::null_mut(), || {
+            get(engine)?.engine.set_flush_log(flush_log(mode));
+            Ok(())
+        })
+    };
+}
+
+/// Sets `rrd_memtable_size`.
+///
+/// # Safety
+/// `engine` is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_engine_set_memtable_bytes(engine: *const RrdEngine, count: u64) {
+    // SAFETY: promised by the caller.
+    let _ = unsafe {
+        guard(std::ptr::null_mut(), || {
+            get(engine)?.engine.set_memtable_bytes(bytes(count));
+            Ok(())
+        })
+    };
+}
+
+/// Sets `rrd_cache_size`.
+///
+/// # Safety
+/// `engine` is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_engine_set_cache_bytes(engine: *const RrdEngine, count: u64) {
+    // SAFETY: promised by the caller.
+    let _ = unsafe {
+        guard(std::ptr::null_mut(), || {
+            get(engine)?.engine.set_cache_bytes(bytes(count));
+            Ok(())
+        })
+    };
+}
+
+/// Calls `counter` with each status variable.
+///
+/// # Safety
+/// `engine` is null or valid; `counter` may be called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_engine_counters(engine: *const RrdEngine, counter: RrdCounterFn, context: *mut c_void) {
+    // SAFETY: promised by the caller.
+    let _ = unsafe {
+        guard(std::ptr::null_mut(), || {
+            let Some(counter) = counter else { return Ok(()) };
+            for (name, value) in get(engine)?.engine.counters() {
+                counter(context, name.as_ptr().cast(), name.len(), value);
+            }
+            Ok(())
+        })
+    };
+}
+
+/// Calls `text` once with the report of SHOW ENGINE RRD STATUS.
+///
+/// # Safety
+/// `engine` is null or valid; `text` may be called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_engine_report(engine: *const RrdEngine, text: RrdTextFn, context: *mut c_void) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(std::ptr::null_mut(), || {
+            let report = report(&get(engine)?.engine);
+            if let Some(text) = text {
+                text(context, report.as_ptr().cast(), report.len());
+            }
+            Ok(())
+        })
+    }
+}
+
+fn report(engine: &Engine) -> String {
+    let state = match (broken(), engine.poisoned()) {
+        (Some(reason), _) => format!("stopped: {reason}"),
+        (None, Some(reason)) => format!("read-only: {reason}"),
+        (None, None) => "running".to_owned(),
+    };
+    let mut report = format!("state: {state}\ntables: {}\n", engine.table_names().len());
+    for (name, value) in engine.counters() {
+        report.push_str(&format!("{name}: {value}\n"));
+    }
+    report
+}
+
+/// Makes a table. The definition's options are read and checked here.
+///
+/// # Safety
+/// Pointers are null or valid, in the definition too.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_table_create(
+    engine: *const RrdEngine,
+    name: RrdText,
+    definition: *const RrdTableDefinition,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let schema = Definition::read(get(definition)?)?.new_schema()?;
+            Ok(get(engine)?.engine.create_table(&read_text(name), schema)?)
+        })
+    }
+}
+
+/// Removes a table.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_table_drop(engine: *const RrdEngine, name: RrdText, error: *mut RrdError) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe { guard(error, || Ok(get(engine)?.engine.drop_table(&read_text(name))?)) }
+}
+
+/// Renames a table.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_table_rename(
+    engine: *const RrdEngine,
+    from: RrdText,
+    to: RrdText,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe { guard(error, || Ok(get(engine)?.engine.rename_table(&read_text(from), &read_text(to))?)) }
+}
+
+/// Removes all rows of a table.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_table_truncate(engine: *const RrdEngine, name: RrdText, error: *mut RrdError) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe { guard(error, || Ok(get(engine)?.engine.truncate_table(&read_text(name))?)) }
+}
+
+/// Removes all tables of a database; `prefix` is its name with a slash.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_database_drop(engine: *const RrdEngine, prefix: RrdText, error: *mut RrdError) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let (engine, prefix) = (&get(engine)?.engine, read_text(prefix));
+            for name in engine.table_names().iter().filter(|name| name.starts_with(&prefix)) {
+                engine.drop_table(name)?;
+            }
+            Ok(())
+        })
+    }
+}

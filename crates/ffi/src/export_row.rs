@@ -1,0 +1,243 @@
+//! C functions of rows: write, scan, read by key. Records are as long as the table's definition said.
+
+use rrd_store::Direction;
+
+use crate::abi::{RrdError, RrdSeek};
+use crate::export_session::RrdSession;
+use crate::export_table::{RrdTable, edge};
+use crate::guard::{get, get_mut, guard, slice};
+use crate::status::{Failure, Outcome};
+
+/// Inserts a record. With `lock_duplicate` the row in the way is locked and sure to be there when the answer is
+/// `RRD_DUPLICATE` (REPLACE, ON DUPLICATE KEY UPDATE).
+///
+/// # Safety
+/// Pointers are null or valid, the record's blobs too.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_row_insert(
+    table: *mut RrdTable,
+    session: *mut RrdSession,
+    record: *const u8,
+    lock_duplicate: bool,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let (handle, session) = (&mut get_mut(table)?.handle, &mut get_mut(session)?.session);
+            let record = slice(record, handle.record_bytes())?;
+            handle.insert(session, record, lock_duplicate)
+        })
+    }
+}
+
+/// Replaces the row that was read as `old` by `new`.
+///
+/// # Safety
+/// Pointers are null or valid, the records' blobs too.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_row_update(
+    table: *mut RrdTable,
+    session: *mut RrdSession,
+    old: *const u8,
+    new: *const u8,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let (handle, session) = (&mut get_mut(table)?.handle, &mut get_mut(session)?.session);
+            let bytes = handle.record_bytes();
+            handle.update(session, slice(old, bytes)?, slice(new, bytes)?)
+        })
+    }
+}
+
+/// Removes the row that was read as `record`.
+///
+/// # Safety
+/// Pointers are null or valid, the record's blobs too.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_row_delete(
+    table: *mut RrdTable,
+    session: *mut RrdSession,
+    record: *const u8,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let (handle, session) = (&mut get_mut(table)?.handle, &mut get_mut(session)?.session);
+            let record = slice(record, handle.record_bytes())?;
+            handle.delete(session, record)
+        })
+    }
+}
+
+/// Writes the refused row of the last duplicate into a record. Its blobs are valid until the next write.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_row_duplicate(table: *mut RrdTable, record: *mut u8) {
+    // SAFETY: promised by the caller.
+    let _ = unsafe {
+        guard(std::ptr::null_mut(), || {
+            let handle = &get_mut(table)?.handle;
+            handle.unpack_duplicate(record_mut(record, handle.record_bytes())?);
+            Ok(())
+        })
+    };
+}
+
+/// From now on inserts may report duplicates late: by a later insert or by [`rrd_bulk_end`].
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_bulk_begin(table: *mut RrdTable, session: *mut RrdSession, error: *mut RrdError) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            get_mut(session)?.session.txn().begin_bulk(get(table)?.handle.table());
+            Ok(())
+        })
+    }
+}
+
+/// Ends a bulk statement; all late checks are done.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_bulk_end(table: *mut RrdTable, session: *mut RrdSession, error: *mut RrdError) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let (handle, session) = (&mut get_mut(table)?.handle, &mut get_mut(session)?.session);
+            handle.end_bulk(session)
+        })
+    }
+}
+
+/// Begins a scan; seek before reading.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_scan_open(table: *mut RrdTable, session: *mut RrdSession, error: *mut RrdError) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe { guard(error, || get_mut(table)?.handle.open_scan(&mut get_mut(session)?.session)) }
+}
+
+/// Places the scan (see the `RRD_SEEK_` numbers). `limit` may end a forward walk: the image of the last key and
+/// whether its rows still belong to the walk.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_scan_seek(
+    table: *mut RrdTable,
+    seek: RrdSeek,
+    image: *const u8,
+    image_bytes: usize,
+    limit: *const u8,
+    limit_bytes: usize,
+    is_limit_inclusive: bool,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let limit = edge(limit, limit_bytes, is_limit_inclusive)?;
+            get_mut(table)?.handle.seek(seek, slice(image, image_bytes)?, limit)
+        })
+    }
+}
+
+/// Reads the next row into a record, or the one before with `backward`; `RRD_END` if there is none. The record's
+/// blobs are valid until the next call for this table.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_scan_next(
+    table: *mut RrdTable,
+    session: *mut RrdSession,
+    backward: bool,
+    record: *mut u8,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let (handle, session) = (&mut get_mut(table)?.handle, &mut get_mut(session)?.session);
+            let record = record_mut(record, handle.record_bytes())?;
+            let direction = if backward { Direction::Backward } else { Direction::Forward };
+            handle.step(session, direction, record)
+        })
+    }
+}
+
+/// Ends the scan.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_scan_close(table: *mut RrdTable) {
+    // SAFETY: promised by the caller.
+    let _ = unsafe {
+        guard(std::ptr::null_mut(), || {
+            get_mut(table)?.handle.close_scan();
+            Ok(())
+        })
+    };
+}
+
+/// Reads the row with a key image (or the 8 bytes of a row number) into a record; `RRD_NOT_FOUND` if there is
+/// none. The record's blobs are valid until the next call for this table.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_row_read(
+    table: *mut RrdTable,
+    session: *mut RrdSession,
+    image: *const u8,
+    image_bytes: usize,
+    record: *mut u8,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let (handle, session) = (&mut get_mut(table)?.handle, &mut get_mut(session)?.session);
+            let record = record_mut(record, handle.record_bytes())?;
+            handle.read_row(session, slice(image, image_bytes)?, record)
+        })
+    }
+}
+
+/// Writes the number of the row read last (8 bytes, most significant first), for tables without a key.
+///
+/// # Safety
+/// Pointers are null or valid; `out` has room for 8 bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_row_number(table: *mut RrdTable, out: *mut u8, error: *mut RrdError) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let number = get_mut(table)?.handle.row_number()?;
+            record_mut(out, number.len())?.copy_from_slice(&number);
+            Ok(())
+        })
+    }
+}
+
+unsafe fn record_mut<'a>(record: *mut u8, bytes: usize) -> Outcome<&'a mut [u8]> {
+    if record.is_null() {
+        return Err(Failure::internal("internal error: no record buffer"));
+    }
+    // SAFETY: promised by the callers: the server's record buffers have this length.
+    Ok(unsafe { std::slice::from_raw_parts_mut(record, bytes) })
+}

@@ -1,0 +1,156 @@
+//! C functions of a connection: its transaction from the first statement to commit or rollback.
+
+use std::ffi::c_void;
+
+use crate::abi::{RrdError, RrdIsolation, RrdKilledFn};
+use crate::export_engine::RrdEngine;
+use crate::guard::{get, get_mut, guard, guard_close};
+use crate::session::Session;
+
+/// A connection's work.
+pub struct RrdSession {
+    pub(crate) session: Session,
+}
+
+/// Opens a session for a connection; `killed` is asked with `connection` during long work.
+///
+/// # Safety
+/// Pointers are null or valid; the connection outlives the session.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_session_open(
+    engine: *const RrdEngine,
+    connection: *mut c_void,
+    killed: RrdKilledFn,
+    out: *mut *mut RrdSession,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let session = Session::new(&get(engine)?.engine, connection, killed);
+            *get_mut(out)? = Box::into_raw(Box::new(RrdSession { session }));
+            Ok(())
+        })
+    }
+}
+
+/// Rolls back what is open and frees the handle.
+///
+/// # Safety
+/// `session` is null or came from [`rrd_session_open`] and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_session_close(session: *mut RrdSession) {
+    if !session.is_null() {
+        // SAFETY: promised by the caller.
+        guard_close(|| drop(unsafe { Box::from_raw(session) }));
+    }
+}
+
+/// Begins a statement.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_session_begin_statement(
+    session: *mut RrdSession,
+    isolation: RrdIsolation,
+    lock_timeout_ms: u64,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            get_mut(session)?.session.begin_statement(isolation, lock_timeout_ms);
+            Ok(())
+        })
+    }
+}
+
+/// Takes the snapshot now.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_session_take_snapshot(session: *mut RrdSession, error: *mut RrdError) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            get_mut(session)?.session.txn().take_snapshot();
+            Ok(())
+        })
+    }
+}
+
+/// Marks a place to roll back to; its number goes to `out`.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_session_savepoint(session: *mut RrdSession, out: *mut u64, error: *mut RrdError) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            *get_mut(out)? = get_mut(session)?.session.txn().savepoint();
+            Ok(())
+        })
+    }
+}
+
+/// Undoes everything after the mark.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_session_rollback_to(session: *mut RrdSession, mark: u64, error: *mut RrdError) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe { guard(error, || Ok(get_mut(session)?.session.txn().rollback_to(mark)?)) }
+}
+
+/// Forgets the mark and later ones, keeps the work.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_session_release(session: *mut RrdSession, mark: u64, error: *mut RrdError) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            get_mut(session)?.session.txn().release(mark);
+            Ok(())
+        })
+    }
+}
+
+/// Commits; on an error everything is undone.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_session_commit(session: *mut RrdSession, error: *mut RrdError) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let txn = get_mut(session)?.session.txn();
+            let committed = txn.commit();
+            if committed.is_err() {
+                txn.rollback();
+            }
+            Ok(committed?)
+        })
+    }
+}
+
+/// Undoes everything.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_session_rollback(session: *mut RrdSession, error: *mut RrdError) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            get_mut(session)?.session.txn().rollback();
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,204 @@
+//! C functions of an open table: opening, figures, upkeep.
+
+use std::ffi::c_void;
+
+use crate::abi::{RrdError, RrdProgressFn, RrdTableDefinition, RrdTableStats, RrdText, RrdTextFn};
+use crate::definition::{Definition, read_text};
+use crate::export_engine::RrdEngine;
+use crate::guard::{get, get_mut, guard, guard_close, slice};
+use crate::record::RecordFormat;
+use crate::status::Outcome;
+use crate::table::TableHandle;
+
+/// An open table of one handler.
+pub struct RrdTable {
+    pub(crate) handle: TableHandle,
+}
+
+/// Opens a table. The collations of the definition must outlive the handle.
+///
+/// # Safety
+/// Pointers are null or valid, in the definition too.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_table_open(
+    engine: *const RrdEngine,
+    name: RrdText,
+    definition: *const RrdTableDefinition,
+    out: *mut *mut RrdTable,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let definition = Definition::read(get(definition)?)?;
+            let engine = get(engine)?.engine.clone();
+            let table = engine.table(&read_text(name))?;
+            let format = RecordFormat::bind(&definition, table.layout())?;
+            let handle = TableHandle::new(engine, table, format);
+            *get_mut(out)? = Box::into_raw(Box::new(RrdTable { handle }));
+            Ok(())
+        })
+    }
+}
+
+/// Frees the handle.
+///
+/// # Safety
+/// `table` is null or came from [`rrd_table_open`] and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_table_close(table: *mut RrdTable) {
+    if !table.is_null() {
+        // SAFETY: promised by the caller.
+        guard_close(|| drop(unsafe { Box::from_raw(table) }));
+    }
+}
+
+/// Chooses the fields, by the server's numbers, that reads write into records, and whether reads take row locks.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_table_set_columns(
+    table: *mut RrdTable,
+    numbers: *const u32,
+    count: usize,
+    is_locking: bool,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            get_mut(table)?.handle.set_columns(slice(numbers, count)?, is_locking);
+            Ok(())
+        })
+    }
+}
+
+/// Lets go of what a statement held.
+///
+/// # Safety
+/// `table` is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_table_reset(table: *mut RrdTable) {
+    // SAFETY: promised by the caller.
+    let _ = unsafe {
+        guard(std::ptr::null_mut(), || {
+            get_mut(table)?.handle.reset();
+            Ok(())
+        })
+    };
+}
+
+/// Figures of the table.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_table_stats(
+    table: *const RrdTable,
+    out: *mut RrdTableStats,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let stats = get(table)?.handle.table().stats();
+            *get_mut(out)? = RrdTableStats {
+                rows: stats.rows,
+                data_bytes: stats.data_bytes,
+                memtable_bytes: stats.memtable_bytes,
+                segments: stats.segments,
+                mean_row_bytes: stats.mean_row_bytes,
+            };
+            Ok(())
+        })
+    }
+}
+
+/// Roughly how many rows lie between two key images; a null pointer leaves an end open.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_table_rows_between(
+    table: *mut RrdTable,
+    low: *const u8,
+    low_bytes: usize,
+    is_low_inclusive: bool,
+    high: *const u8,
+    high_bytes: usize,
+    is_high_inclusive: bool,
+    out: *mut u64,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let low = edge(low, low_bytes, is_low_inclusive)?;
+            let high = edge(high, high_bytes, is_high_inclusive)?;
+            *get_mut(out)? = get_mut(table)?.handle.rows_between(low, high)?;
+            Ok(())
+        })
+    }
+}
+
+/// An end of a range: the image and whether its own rows belong to the range.
+pub(crate) unsafe fn edge<'a>(
+    image: *const u8,
+    bytes: usize,
+    is_inclusive: bool,
+) -> Outcome<Option<(&'a [u8], bool)>> {
+    if image.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: promised by the callers.
+    Ok(Some((unsafe { slice(image, bytes)? }, is_inclusive)))
+}
+
+/// Merges all segments of the table (OPTIMIZE TABLE).
+///
+/// # Safety
+/// Pointers are null or valid; `progress` may be called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_table_optimize(
+    table: *const RrdTable,
+    progress: RrdProgressFn,
+    context: *mut c_void,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let handle = &get(table)?.handle;
+            let mut go_on = |done, total| progress.is_none_or(|f| f(context, done, total) == 0);
+            Ok(handle.engine().optimize_table(handle.table(), &mut go_on)?)
+        })
+    }
+}
+
+/// Reads and verifies all of the table (CHECK TABLE); each finding is a call of `finding`.
+///
+/// # Safety
+/// Pointers are null or valid; the functions may be called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_table_check(
+    table: *const RrdTable,
+    progress: RrdProgressFn,
+    finding: RrdTextFn,
+    context: *mut c_void,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let handle = &get(table)?.handle;
+            let mut go_on = |done, total| progress.is_none_or(|f| f(context, done, total) == 0);
+            for text in handle.engine().check_table(handle.table(), &mut go_on)? {
+                if let Some(finding) = finding {
+                    finding(context, text.as_ptr().cast(), text.len());
+                }
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,184 @@
+//! Keys: from records and from the server's key images to the store's sort keys.
+//!
+//! A key image is the server's own form of a key or of its leading parts: for each part a null byte if the part
+//! may be NULL, a 2-byte length if the value varies, and the value. A part's lane in the sort key is the column
+//! itself where its order is the column's; else it is a hidden lane that holds a sort key of the value: collation
+//! weights, an order-preserving image of a float, or the leading characters of a prefix key.
+
+use rrd_store::key;
+use rrd_store::schema::Lane;
+
+use crate::abi::{RrdCollation, RrdField, RrdKeyPart};
+use crate::field::{Codec, Value, ordered_f32, ordered_f64, read_le};
+use crate::status::{Failure, Outcome};
+use crate::weights;
+
+/// How a part of a key becomes a part of a sort key.
+#[derive(Clone, Copy)]
+pub enum Order {
+    /// As the column's lane.
+    Lane,
+    /// By its sort key in the collation.
+    Text {
+        /// The collation.
+        collation: RrdCollation,
+        /// Characters that count, or 0.
+        max_chars: u32,
+        /// CHAR: trailing spaces never count.
+        is_padded: bool,
+    },
+    /// By the value of a float.
+    Float,
+}
+
+/// A part of a key.
+#[derive(Clone, Copy)]
+pub struct KeyPart {
+    /// Position of the field in the definition.
+    pub field: usize,
+    /// How the field lies in a record.
+    pub codec: Codec,
+    /// Where it lies there.
+    pub offset: usize,
+    /// How it is ordered.
+    pub order: Order,
+    image_length: usize,
+    has_null_byte: bool,
+    is_variable: bool,
+}
+
+/// Buffers that are used again and again.
+#[derive(Default)]
+pub struct Scratch {
+    /// Weights as the collation gives them.
+    raw: Vec<u8>,
+    /// A finished sort key of one part.
+    part: Vec<u8>,
+}
+
+impl KeyPart {
+    /// The part `part` over `field`.
+    pub fn new(field: &RrdField, part: &RrdKeyPart) -> Outcome<KeyPart> {
+        let codec = Codec::of(field)?;
+        let is_prefix = part.prefix_chars != 0;
+        let order = match codec {
+            Codec::Float | Codec::Double => Order::Float,
+            Codec::Fixed { .. } | Codec::Var { .. } | Codec::Blob { .. }
+                if is_prefix || !field.collation.handle.is_null() =>
+            {
+                Order::Text {
+                    collation: field.collation,
+                    max_chars: part.prefix_chars,
+                    is_padded: matches!(codec, Codec::Fixed { .. }),
+                }
+            }
+            _ => Order::Lane,
+        };
+        Ok(KeyPart {
+            field: part.field as usize,
+            codec,
+            offset: field.offset as usize,
+            order,
+            image_length: part.length as usize,
+            has_null_byte: part.has_null_byte != 0,
+            is_variable: part.is_variable != 0,
+        })
+    }
+
+    /// The hidden lane it needs, if any.
+    pub fn hidden_lane(&self) -> Option<Lane> {
+        match (self.order, self.codec) {
+            (Order::Lane, _) => None,
+            (Order::Text { .. }, _) => Some(Lane::Bytes),
+            (Order::Float, Codec::Float) => Some(Lane::Int { width: 4 }),
+            (Order::Float, _) => Some(Lane::Int { width: 8 }),
+        }
+    }
+
+    /// The value of its lane in sort keys.
+    pub fn key_value<'a>(&self, value: Value<'a>, scratch: &'a mut Scratch) -> Value<'a> {
+        match (self.order, value) {
+            (Order::Lane, value) => value,
+            (Order::Float, Value::F32(bits)) => Value::Int(u64::from(ordered_f32(bits))),
+            (Order::Float, Value::F64(bits)) => Value::Int(ordered_f64(bits)),
+            (Order::Text { collation, max_chars, is_padded }, Value::Bytes(text)) => {
+                scratch.part.clear();
+                weights::push_sort_key(&collation, text, max_chars, is_padded, &mut scratch.raw, &mut scratch.part);
+                Value::Bytes(&scratch.part)
+            }
+            (_, value) => value,
+        }
+    }
+
+    fn push(&self, value: Value<'_>, scratch: &mut Scratch, out: &mut Vec<u8>) {
+        let width = match self.hidden_lane().unwrap_or_else(|| self.codec.lane()) {
+            Lane::Int { width } => width,
+            _ => 8,
+        };
+        match self.key_value(value, scratch) {
+            Value::Int(value) | Value::F64(value) => key::push_int(out, value, width),
+            Value::F32(bits) => key::push_int(out, u64::from(bits), 4),
+            Value::Bytes(bytes) => key::push_bytes(out, bytes),
+        }
+    }
+
+    /// Cuts the part off the front of a key image; `None` for NULL.
+    fn take<'a>(&self, image: &mut &'a [u8]) -> Outcome<Option<Value<'a>>> {
+        let is_null = self.has_null_byte && take_bytes(image, 1)?[0] != 0;
+        let length = match self.is_variable {
+            true => Some(read_le(take_bytes(image, 2)?, 2) as usize),
+            false => None,
+        };
+        let bytes = take_bytes(image, self.image_length)?;
+        if is_null {
+            return Ok(None);
+        }
+        Ok(Some(match (self.codec, length) {
+            (_, Some(length)) => Value::Bytes(&bytes[..length.min(bytes.len())]),
+            (Codec::Fixed { pad, pad_length, .. }, None) => {
+                Value::Bytes(weights::trim(bytes, &pad[..usize::from(pad_length)]))
+            }
+            // SAFETY: a blob is variable, so there is no pointer to follow.
+            (codec, None) if bytes.len() >= codec.record_bytes() => unsafe { codec.read(bytes) },
+            _ => return Err(short_image()),
+        }))
+    }
+}
+
+/// Appends the sort key (or its leading parts) for a key image; returns how many parts it had.
+pub fn push_image(parts: &[KeyPart], mut image: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) -> Outcome<usize> {
+    let mut count = 0;
+    for part in parts {
+        if image.is_empty() {
+            break;
+        }
+        match part.take(&mut image)? {
+            Some(value) => part.push(value, scratch, out),
+            None => return Err(Failure::Outcome(crate::abi::RRD_NOT_FOUND)),
+        }
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Appends the sort key of a record.
+///
+/// # Safety
+/// The record's blob pointers in key fields are valid.
+pub unsafe fn push_record(parts: &[KeyPart], record: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) {
+    for part in parts {
+        // SAFETY: promised by the caller.
+        let value = unsafe { part.codec.read(&record[part.offset..]) };
+        part.push(value, scratch, out);
+    }
+}
+
+fn take_bytes<'a>(image: &mut &'a [u8], count: usize) -> Outcome<&'a [u8]> {
+    let (taken, rest) = image.split_at_checked(count).ok_or_else(short_image)?;
+    *image = rest;
+    Ok(taken)
+}
+
+fn short_image() -> Failure {
+    Failure::internal("internal error: a key image is shorter than its parts")
+}

@@ -1,0 +1,223 @@
+//! Records of the server to rows of the store, and columns or rows back to records.
+//!
+//! A format is made once for each open table: a flat list with one entry a column, so that a row costs a loop
+//! without calls through pointers. Only the columns that the statement asked for are written back.
+
+use std::sync::Arc;
+
+use rrd_codec::{Column, Values};
+use rrd_store::schema::{Lane, Schema};
+use rrd_store::{RowLayout, row::RowView};
+
+use crate::definition::Definition;
+use crate::field::{Codec, Value};
+use crate::image::{self, KeyPart, Scratch};
+use crate::status::{Failure, Outcome};
+
+/// How one column travels.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    codec: Codec,
+    offset: usize,
+    null_offset: usize,
+    null_mask: u8,
+    /// Position in the schema.
+    pub column: u16,
+    /// Number of the field in the server's table.
+    pub number: u32,
+}
+
+/// How a table's records and keys become the store's rows and sort keys.
+pub struct RecordFormat {
+    layout: Arc<RowLayout>,
+    plans: Vec<Plan>,
+    key: Vec<KeyPart>,
+    /// Key parts with a hidden lane, and the lane's position.
+    hidden: Vec<(u16, KeyPart)>,
+    /// The hidden row number's position.
+    row_number: Option<u16>,
+    record_bytes: usize,
+}
+
+impl RecordFormat {
+    /// Brings the server's description and the engine's schema together; an error if they do not go together.
+    pub fn bind(definition: &Definition, layout: Arc<RowLayout>) -> Outcome<RecordFormat> {
+        let schema = layout.schema().clone();
+        let plans = definition
+            .fields
+            .iter()
+            .map(|field| {
+                Ok(Plan {
+                    codec: field.codec,
+                    offset: field.raw.offset as usize,
+                    null_offset: field.raw.null_offset as usize,
+                    null_mask: field.raw.null_mask,
+                    column: find_column(&schema, &field.name, field.codec.lane(), field.raw.null_mask != 0)?,
+                    number: field.raw.number,
+                })
+            })
+            .collect::<Outcome<Vec<Plan>>>()?;
+        let visible = schema.columns.iter().filter(|c| !c.hidden).count();
+        if visible != plans.len() {
+            return Err(mismatch("the number of columns"));
+        }
+        let hidden = bind_key(definition, &schema, &plans)?;
+        let (row_number, record_bytes) = (schema.row_number, definition.record_bytes);
+        Ok(RecordFormat { layout, plans, key: definition.key.clone(), hidden, row_number, record_bytes })
+    }
+
+    /// All columns, for writing back.
+    pub fn plans(&self) -> &[Plan] {
+        &self.plans
+    }
+
+    /// The parts of the clustering key; empty if it is a row number.
+    pub fn key(&self) -> &[KeyPart] {
+        &self.key
+    }
+
+    /// Whether rows are known by a hidden number.
+    pub fn has_row_number(&self) -> bool {
+        self.row_number.is_some()
+    }
+
+    /// The layout of the rows.
+    pub fn layout(&self) -> &Arc<RowLayout> {
+        &self.layout
+    }
+
+    /// Bytes of a record.
+    pub fn record_bytes(&self) -> usize {
+        self.record_bytes
+    }
+
+    /// Replaces `out` by the row of a record.
+    ///
+    /// # Safety
+    /// The record's blob pointers are valid.
+    #[inline]
+    pub unsafe fn pack(&self, record: &[u8], row_number: u64, scratch: &mut Scratch, out: &mut Vec<u8>) {
+        out.clear();
+        let mut writer = self.layout.writer(out);
+        for plan in &self.plans {
+            let column = usize::from(plan.column);
+            if plan.null_mask != 0 && record[plan.null_offset] & plan.null_mask != 0 {
+                writer.set_null(column);
+                continue;
+            }
+            // SAFETY: promised by the caller.
+            match unsafe { plan.codec.read(&record[plan.offset..]) } {
+                Value::Int(value) => writer.set_int(column, value),
+                Value::F32(bits) => writer.set_f32_bits(column, bits),
+                Value::F64(bits) => writer.set_f64_bits(column, bits),
+                Value::Bytes(bytes) => writer.push_bytes(column, bytes),
+            }
+        }
+        for (column, part) in &self.hidden {
+            // SAFETY: promised by the caller.
+            let value = unsafe { part.codec.read(&record[part.offset..]) };
+            match part.key_value(value, scratch) {
+                Value::Bytes(bytes) => writer.push_bytes(usize::from(*column), bytes),
+                Value::Int(value) | Value::F64(value) => writer.set_int(usize::from(*column), value),
+                Value::F32(bits) => writer.set_int(usize::from(*column), u64::from(bits)),
+            }
+        }
+        if let Some(column) = self.row_number {
+            writer.set_int(usize::from(column), row_number);
+        }
+        writer.finish();
+    }
+
+    /// Appends the sort key of a record; nothing for a table with row numbers.
+    ///
+    /// # Safety
+    /// The record's blob pointers in key fields are valid.
+    pub unsafe fn push_key(&self, record: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) {
+        // SAFETY: promised by the caller.
+        unsafe { image::push_record(&self.key, record, scratch, out) }
+    }
+
+    /// Writes a row of the store into a record. Blob pointers lead into `row`.
+    pub fn unpack_row(&self, plans: &[Plan], row: &[u8], record: &mut [u8]) {
+        let view = self.layout.view(row);
+        for plan in plans {
+            plan.unpack_view(&view, record);
+        }
+    }
+}
+
+impl Plan {
+    /// Writes row `i` of `column` into a record. Blob pointers lead into the column.
+    #[inline]
+    pub fn unpack(&self, column: &Column, i: usize, record: &mut [u8]) {
+        if self.null_mask != 0 && self.set_null(column.is_null(i), record) {
+            return;
+        }
+        let at = &mut record[self.offset..];
+        match &column.values {
+            Values::Int(values) | Values::F64(values) => self.codec.write_int(at, values[i]),
+            Values::F32(values) => self.codec.write_int(at, u64::from(values[i])),
+            Values::Bytes(values) => self.codec.write_bytes(at, values.get(i)),
+        }
+    }
+
+    fn unpack_view(&self, view: &RowView<'_>, record: &mut [u8]) {
+        let column = usize::from(self.column);
+        if self.null_mask != 0 && self.set_null(view.is_null(column), record) {
+            return;
+        }
+        let at = &mut record[self.offset..];
+        match self.codec.lane() {
+            Lane::Bytes => self.codec.write_bytes(at, view.bytes(column)),
+            _ => self.codec.write_int(at, view.int(column)),
+        }
+    }
+
+    /// Sets or clears the null bit; a null value's bytes are zeroed, so that no old pointer stays in a record.
+    #[inline]
+    fn set_null(&self, is_null: bool, record: &mut [u8]) -> bool {
+        let byte = &mut record[self.null_offset];
+        match is_null {
+            true => *byte |= self.null_mask,
+            false => *byte &= !self.null_mask,
+        }
+        if is_null {
+            record[self.offset..self.offset + self.codec.record_bytes()].fill(0);
+        }
+        is_null
+    }
+}
+
+fn find_column(schema: &Schema, name: &str, lane: Lane, nullable: bool) -> Outcome<u16> {
+    let position = schema.columns.iter().position(|c| !c.hidden && c.name == name);
+    let Some(position) = position else { return Err(mismatch(&format!("column '{name}'"))) };
+    let column = &schema.columns[position];
+    if column.lane != lane || column.nullable != nullable {
+        return Err(mismatch(&format!("the type of column '{name}'")));
+    }
+    Ok(position as u16)
+}
+
+/// Checks the key against the schema's; gives the hidden lanes.
+fn bind_key(definition: &Definition, schema: &Schema, plans: &[Plan]) -> Outcome<Vec<(u16, KeyPart)>> {
+    if schema.row_number.is_some() {
+        return if definition.key.is_empty() { Ok(Vec::new()) } else { Err(mismatch("the primary key")) };
+    }
+    if schema.key.len() != definition.key.len() {
+        return Err(mismatch("the primary key"));
+    }
+    let mut hidden = Vec::new();
+    for (part, &column) in definition.key.iter().zip(&schema.key) {
+        let found = &schema.columns[usize::from(column)];
+        match part.hidden_lane() {
+            Some(lane) if found.hidden && found.lane == lane => hidden.push((column, *part)),
+            None if plans[part.field].column == column => {}
+            _ => return Err(mismatch("the primary key")),
+        }
+    }
+    Ok(hidden)
+}
+
+fn mismatch(what: &str) -> Failure {
+    Failure::definition_changed(format!("the server's definition of the table differs from the engine's in {what}"))
+}

@@ -1,0 +1,181 @@
+//! A walk over a table, row by row, on top of the store's spans.
+//!
+//! A span's columns are fetched once, then each row costs only the copying of the columns asked for. When the walk
+//! has bounds, the rows of a span that lie within are counted once by binary search, so no row compares keys.
+
+use std::sync::Arc;
+
+use rrd_codec::Column;
+use rrd_store::{Cursor, Direction, RowGroup, Span};
+
+use crate::record::Plan;
+use crate::session::Session;
+use crate::status::Outcome;
+
+/// Rows of the first span after a seek, and of the longest ones: short ranges cost little, long ones go fast.
+const FIRST_SPAN_ROWS: usize = 16;
+const LONGEST_SPAN_ROWS: usize = 1 << 14;
+
+/// The keys of a walk: `low <= key < high`; `None` is open.
+#[derive(Clone, Default)]
+pub struct Bounds {
+    /// Smallest key.
+    pub low: Option<Vec<u8>>,
+    /// First key behind.
+    pub high: Option<Vec<u8>>,
+}
+
+/// A walk over a table.
+pub struct Scan {
+    cursor: Cursor,
+    bounds: Bounds,
+    direction: Direction,
+    span: Option<Span>,
+    /// Columns of the span, one for each plan.
+    columns: Vec<Arc<Column>>,
+    /// Rows of the span that were read.
+    done: usize,
+    /// Rows of the span that lie within the bounds.
+    usable: usize,
+    is_at_bound: bool,
+    span_rows: usize,
+    key: Vec<u8>,
+}
+
+impl Scan {
+    /// A walk; seek before reading.
+    pub fn new(cursor: Cursor) -> Scan {
+        Scan {
+            cursor,
+            bounds: Bounds::default(),
+            direction: Direction::Forward,
+            span: None,
+            columns: Vec::new(),
+            done: 0,
+            usable: 0,
+            is_at_bound: false,
+            span_rows: FIRST_SPAN_ROWS,
+            key: Vec::new(),
+        }
+    }
+
+    /// Starts over at `key` (see [`Cursor::seek`]) within bounds.
+    pub fn seek(&mut self, key: Option<&[u8]>, inclusive: bool, direction: Direction, bounds: Bounds) -> Outcome<()> {
+        self.forget_span();
+        self.span_rows = if key.is_none() { LONGEST_SPAN_ROWS } else { FIRST_SPAN_ROWS };
+        self.is_at_bound = false;
+        self.direction = direction;
+        self.cursor.set_bounds(bounds.low.as_deref(), bounds.high.as_deref());
+        self.bounds = bounds;
+        Ok(self.cursor.seek(key, inclusive, direction)?)
+    }
+
+    /// Moves to the next row in `direction`; false at the end. A change of direction goes on from the current row,
+    /// without bounds.
+    pub fn step(&mut self, direction: Direction, plans: &[Plan], session: &Session) -> Outcome<bool> {
+        if direction != self.direction && !self.turn(direction)? {
+            return Ok(false);
+        }
+        while self.done == self.usable {
+            if self.is_at_bound || !self.load_span(plans, session)? {
+                return Ok(false);
+            }
+        }
+        self.done += 1;
+        Ok(true)
+    }
+
+    /// Writes the current row into a record.
+    #[inline]
+    pub fn unpack(&self, plans: &[Plan], record: &mut [u8]) {
+        let Some(i) = self.current() else { return };
+        for (plan, column) in plans.iter().zip(&self.columns) {
+            plan.unpack(column, i, record);
+        }
+    }
+
+    /// Replaces `out` by the sort key of the current row; false if there is none.
+    pub fn copy_key(&self, out: &mut Vec<u8>) -> Outcome<bool> {
+        out.clear();
+        let (Some(span), Some(i)) = (&self.span, self.current()) else { return Ok(false) };
+        span.group.push_key(i, out)?;
+        Ok(true)
+    }
+
+    #[inline]
+    fn current(&self) -> Option<usize> {
+        let span = self.span.as_ref().filter(|_| self.done > 0)?;
+        Some(row_of(span, self.done - 1))
+    }
+
+    fn turn(&mut self, direction: Direction) -> Outcome<bool> {
+        let mut key = std::mem::take(&mut self.key);
+        let found = self.copy_key(&mut key)?;
+        if found {
+            self.seek(Some(&key), false, direction, Bounds::default())?;
+        }
+        self.key = key;
+        Ok(found)
+    }
+
+    fn load_span(&mut self, plans: &[Plan], session: &Session) -> Outcome<bool> {
+        session.check_killed()?;
+        let Some(span) = self.cursor.next_span(self.span_rows)? else {
+            self.is_at_bound = true;
+            return Ok(false);
+        };
+        self.span_rows = (self.span_rows * 4).min(LONGEST_SPAN_ROWS);
+        self.usable = self.count_usable(&span)?;
+        self.is_at_bound = self.usable < span.rows as usize;
+        self.done = 0;
+        self.columns.clear();
+        if self.usable > 0 {
+            for plan in plans {
+                self.columns.push(span.group.column(usize::from(plan.column))?.clone());
+            }
+        }
+        self.span = Some(span);
+        Ok(true)
+    }
+
+    /// How many rows of a span come before the bound that the walk runs towards.
+    fn count_usable(&mut self, span: &Span) -> Outcome<usize> {
+        let rows = span.rows as usize;
+        let bound = match self.direction {
+            Direction::Forward => self.bounds.high.as_deref(),
+            Direction::Backward => self.bounds.low.as_deref(),
+        };
+        let Some(bound) = bound else { return Ok(rows) };
+        let (mut inside, mut outside) = (0, rows + 1);
+        while outside - inside > 1 {
+            let middle = (inside + outside) / 2;
+            self.key.clear();
+            span.group.push_key(row_of(span, middle - 1), &mut self.key)?;
+            let is_inside = match self.direction {
+                Direction::Forward => self.key.as_slice() < bound,
+                Direction::Backward => self.key.as_slice() >= bound,
+            };
+            if is_inside { inside = middle } else { outside = middle }
+        }
+        Ok(inside)
+    }
+
+    fn forget_span(&mut self) {
+        self.span = None;
+        self.columns.clear();
+        self.done = 0;
+        self.usable = 0;
+    }
+
+    /// Group and row where the walk stands.
+    pub fn position(&self) -> Option<(&Arc<RowGroup>, usize)> {
+        Some((&self.span.as_ref()?.group, self.current()?))
+    }
+}
+
+fn row_of(span: &Span, i: usize) -> usize {
+    match span.direction {
+        Direction::Forward => span.first as usize + i,
+        Direction::Backward => span.first as usize - i,
+    }
+}

@@ -1,0 +1,180 @@
+//! Texts to byte strings whose `memcmp` order is their collation's order.
+//!
+//! The server's collations give weights (`strnxfrm`); what is added here is the end of a text. Where trailing
+//! spaces do not count (PAD SPACE), a text compares as if spaces without end followed: 'a' = 'a ', and 'a' followed
+//! by a tab sorts before 'a'. So a run of spaces is written as the weight of a space, a byte that says whether what
+//! follows the run is less than a space (1), nothing but spaces (2) or greater (3), and for 1 and 3 the length of
+//! the run, complemented for 3: the longer run is the greater text before a 1 and the lesser before a 3. Each level
+//! ends with "nothing but spaces". Where trailing spaces count, weights are taken as they are and a level that is
+//! not the last ends with two zero bytes, which are less than any weight.
+
+use crate::abi::{RRD_MAX_LEVELS, RrdCollation, RrdWeight};
+
+const LESS_FOLLOWS: u8 = 1;
+const ONLY_SPACES: u8 = 2;
+const GREATER_FOLLOWS: u8 = 3;
+
+/// `RrdCollation::levels` of a collation whose weights come for all levels at once.
+pub const ALL_LEVELS: u8 = 255;
+
+/// Weights of a text: at most this many bytes for one byte of text, in any collation.
+const MAX_WEIGHT_BYTES: usize = 20;
+
+/// Appends the sort key of `text`. `max_chars` is 0 or the characters that count; `is_padded` is true for CHAR,
+/// whose trailing spaces never count.
+pub fn push_sort_key(
+    collation: &RrdCollation,
+    text: &[u8],
+    max_chars: u32,
+    is_padded: bool,
+    raw: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) {
+    if collation.handle.is_null() {
+        let limit = if max_chars == 0 { text.len() } else { (max_chars as usize).min(text.len()) };
+        out.extend_from_slice(&text[..limit]);
+        return;
+    }
+    let pads = is_padded || collation.pad_space != 0;
+    if collation.levels == ALL_LEVELS {
+        let trimmed = if pads { trim(text, pad(collation)) } else { text };
+        weights(collation, u32::from(ALL_LEVELS), trimmed, max_chars, raw);
+        out.extend_from_slice(raw);
+        return;
+    }
+    let levels = usize::from(collation.levels).min(RRD_MAX_LEVELS);
+    for (level, space) in collation.space[..levels].iter().enumerate() {
+        weights(collation, level as u32, text, max_chars, raw);
+        match pads && space.length > 0 {
+            true => push_padded(raw, space_bytes(space), out),
+            false => push_ended(raw, level + 1 == levels, out),
+        }
+    }
+}
+
+/// The pad character of a collation.
+pub fn pad(collation: &RrdCollation) -> &[u8] {
+    &collation.pad[..usize::from(collation.pad_length).clamp(1, 4)]
+}
+
+/// `text` without the pad characters at its end.
+#[inline]
+pub fn trim<'a>(mut text: &'a [u8], pad: &[u8]) -> &'a [u8] {
+    while let Some(rest) = text.strip_suffix(pad) {
+        text = rest;
+    }
+    text
+}
+
+fn space_bytes(space: &RrdWeight) -> &[u8] {
+    &space.bytes[..usize::from(space.length).min(space.bytes.len())]
+}
+
+/// Fills `raw` with the weights of `text`; asks again with more room while they may have been cut off.
+fn weights(collation: &RrdCollation, level: u32, text: &[u8], max_chars: u32, raw: &mut Vec<u8>) {
+    raw.clear();
+    let Some(function) = collation.weights else { return };
+    let most = text.len() * MAX_WEIGHT_BYTES + 64;
+    let mut room = (text.len() * 4 + 64).min(most);
+    loop {
+        raw.resize(room, 0);
+        // SAFETY: the handle belongs to the function; text and room are what the slices say.
+        let length = unsafe {
+            function(collation.handle, level, text.as_ptr(), text.len(), max_chars, raw.as_mut_ptr(), room)
+        };
+        if length + 8 < room || room >= most {
+            raw.truncate(length);
+            return;
+        }
+        room = (room * 2).min(most);
+    }
+}
+
+fn push_ended(raw: &[u8], is_last: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(raw);
+    if !is_last {
+        out.extend_from_slice(&[0, 0]);
+    }
+}
+
+fn push_padded(raw: &[u8], space: &[u8], out: &mut Vec<u8>) {
+    let mut units = trim(raw, space).chunks(space.len());
+    while let Some(unit) = units.next() {
+        if unit != space {
+            out.extend_from_slice(unit);
+            continue;
+        }
+        let (length, next) = rest_of_run(&mut units, space);
+        out.extend_from_slice(space);
+        if next < space {
+            out.push(LESS_FOLLOWS);
+            out.extend_from_slice(&length.to_be_bytes());
+        } else {
+            out.push(GREATER_FOLLOWS);
+            out.extend_from_slice(&(u16::MAX - length).to_be_bytes());
+        }
+        out.extend_from_slice(next);
+    }
+    out.extend_from_slice(space);
+    out.push(ONLY_SPACES);
+}
+
+/// Length of a run whose first space was just read, and the unit behind it (there is one: trailing spaces are cut).
+fn rest_of_run<'a>(units: &mut std::slice::Chunks<'a, u8>, space: &[u8]) -> (u16, &'a [u8]) {
+    let mut length: u16 = 1;
+    for unit in units {
+        if unit != space {
+            return (length, unit);
+        }
+        length = length.saturating_add(1);
+    }
+    (length, &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::cmp::Ordering;
+
+    /// The definition: compare as if spaces without end followed both.
+    fn padded_order(a: &[u8], b: &[u8], space: &[u8]) -> Ordering {
+        let length = a.len().max(b.len());
+        let fill = |text: &[u8]| -> Vec<u8> {
+            text.iter().copied().chain(space.iter().copied().cycle()).take(length).collect()
+        };
+        fill(a).cmp(&fill(b))
+    }
+
+    fn key(raw: &[u8], space: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        push_padded(raw, space, &mut out);
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn order_and_equality_are_those_of_padded_texts(
+            a in prop::collection::vec(prop_oneof![Just(9u8), Just(32), Just(32), Just(97)], 0..8),
+            b in prop::collection::vec(prop_oneof![Just(9u8), Just(32), Just(32), Just(97)], 0..8),
+        ) {
+            prop_assert_eq!(key(&a, b" ").cmp(&key(&b, b" ")), padded_order(&a, &b, b" "));
+        }
+
+        #[test]
+        fn also_with_weights_of_two_bytes(
+            a in prop::collection::vec(prop_oneof![Just([0u8, 9]), Just([0, 32]), Just([0, 32]), Just([32, 0])], 0..8),
+            b in prop::collection::vec(prop_oneof![Just([0u8, 9]), Just([0, 32]), Just([0, 32]), Just([32, 0])], 0..8),
+        ) {
+            let (a, b) = (a.concat(), b.concat());
+            prop_assert_eq!(key(&a, &[0, 32]).cmp(&key(&b, &[0, 32])), padded_order(&a, &b, &[0, 32]));
+        }
+    }
+
+    #[test]
+    fn a_tab_sorts_before_the_end_of_a_padded_text() {
+        assert!(key(b"a\t", b" ") < key(b"a", b" "));
+        assert_eq!(key(b"a", b" "), key(b"a   ", b" "));
+        assert!(key(b"a", b" ") < key(b"a b", b" "));
+    }
+}

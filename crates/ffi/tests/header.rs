@@ -1,0 +1,43 @@
+//! `include/rrd.h` is what cbindgen makes of the sources: it is committed, and stale it fails here.
+//!
+//! `RRD_WRITE_HEADER=1 cargo test -p rrd-ffi --test header` writes it anew.
+
+use std::path::Path;
+
+const SOURCES: [&str; 5] = ["abi.rs", "export_engine.rs", "export_session.rs", "export_table.rs", "export_row.rs"];
+
+const OPENING: &str = "/* The C ABI of the RRD storage engine. Generated from crates/ffi/src; do not edit.
+   RRD_WRITE_HEADER=1 cargo test -p rrd-ffi --test header  writes it anew. */";
+
+fn generated(root: &Path) -> String {
+    let mut config = cbindgen::Config {
+        language: cbindgen::Language::C,
+        cpp_compat: true,
+        header: Some(OPENING.into()),
+        include_guard: Some("RRD_H".into()),
+        usize_is_size_t: true,
+        documentation_style: cbindgen::DocumentationStyle::C99,
+        line_length: 110,
+        ..Default::default()
+    };
+    config.constant.allow_static_const = false;
+    let mut builder = cbindgen::Builder::new().with_config(config);
+    for source in SOURCES {
+        builder = builder.with_src(root.join("src").join(source));
+    }
+    let mut text = Vec::new();
+    builder.generate().expect("cbindgen reads the sources").write(&mut text);
+    String::from_utf8(text).expect("a header is text")
+}
+
+#[test]
+fn the_committed_header_is_what_the_sources_say() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = root.join("include/rrd.h");
+    let expected = generated(root);
+    if std::env::var_os("RRD_WRITE_HEADER").is_some() {
+        std::fs::write(&path, &expected).expect("the header can be written");
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == expected, "{} is stale: run this test with RRD_WRITE_HEADER=1", path.display());
+}
