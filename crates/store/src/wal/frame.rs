@@ -22,6 +22,9 @@ pub const HEADER_BYTES: usize = 64;
 /// Bytes of a frame in front of its payload.
 pub const FRAME_BYTES: usize = 24;
 
+/// Numbers and positions in a header are below this, so that none overflows in the life of an engine.
+const MAX_NUMBER: u64 = 1 << 62;
+
 /// What a log file says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileHeader {
@@ -80,12 +83,25 @@ impl FileHeader {
                 supported: VERSION,
             });
         }
-        Ok(FileHeader {
+        let header = FileHeader {
             number: u64_at(bytes, 16),
             incarnation: u64_at(bytes, 24),
             start: Lsn(u64_at(bytes, 32)),
             previous_end: Lsn(u64_at(bytes, 40)),
-        })
+        };
+        let largest = header
+            .number
+            .max(header.incarnation)
+            .max(header.start.0)
+            .max(header.previous_end.0);
+        if largest >= MAX_NUMBER {
+            return Err(Error::corrupt(
+                path,
+                16,
+                "a number of the header is too large to be true",
+            ));
+        }
+        Ok(header)
     }
 }
 

@@ -1,0 +1,262 @@
+//! What an edit does to the state: checked first, then done wholly or not at all.
+//!
+//! The same code runs when an edit is committed and when it is read back, so whatever the manifest accepted it
+//! can also replay.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::edit::{ChunkSpan, Edit, State, TableId, TableState};
+use crate::error::{Error, Result};
+use crate::schema::Schema;
+use crate::segment::meta::{SegmentId, SegmentMeta};
+
+/// What a list of edits changed, as it was before.
+pub struct Undo {
+    next_table: u32,
+    next_segment: u64,
+    next_seq: u64,
+    tables: BTreeMap<TableId, Option<TableState>>,
+}
+
+impl State {
+    /// Does one edit; [`Error::InvalidInput`] says why it makes no sense, and nothing is changed.
+    pub fn apply(&mut self, edit: &Edit) -> Result<()> {
+        match edit {
+            Edit::CreateTable {
+                table,
+                name,
+                schema,
+            } => self.create_table(*table, name, schema),
+            Edit::DropTable { table } => {
+                self.table(*table)?;
+                self.tables.remove(table);
+                Ok(())
+            }
+            Edit::RenameTable { table, name } => {
+                self.check_name(name, Some(*table))?;
+                self.table(*table)?.name = name.clone();
+                Ok(())
+            }
+            Edit::SetSchema { table, schema } => self.table(*table)?.set_schema(schema),
+            Edit::Truncate { table, flushed_seq } => {
+                let table = self.table(*table)?;
+                table.segments.clear();
+                table.chunks.clear();
+                table.flushed_seq = table.flushed_seq.max(*flushed_seq);
+                Ok(())
+            }
+            Edit::AddChunk { table, span } => self.table(*table)?.add_chunk(*span),
+            Edit::AddSegment { table, meta } => self.add_segment(*table, meta),
+            Edit::RemoveSegment { table, segment } => self.table(*table)?.remove_segment(*segment),
+            Edit::Flushed { table, seq } => {
+                let table = self.table(*table)?;
+                table.flushed_seq = table.flushed_seq.max(*seq);
+                Ok(())
+            }
+            Edit::NextSeq { seq } => {
+                self.next_seq = self.next_seq.max(*seq);
+                Ok(())
+            }
+            Edit::NextRowNumber { table, next } => {
+                let table = self.table(*table)?;
+                table.next_row_number = table.next_row_number.max(*next);
+                Ok(())
+            }
+            Edit::SetProperty { table, name, value } => {
+                let properties = &mut self.table(*table)?.properties;
+                match value.is_empty() {
+                    true => properties.remove(name),
+                    false => properties.insert(name.clone(), value.clone()),
+                };
+                Ok(())
+            }
+        }
+    }
+
+    /// Does all edits or, when one makes no sense, none.
+    pub fn apply_all(&mut self, edits: &[Edit]) -> Result<Undo> {
+        let touched = edits.iter().filter_map(Edit::table);
+        let undo = Undo {
+            next_table: self.next_table,
+            next_segment: self.next_segment,
+            next_seq: self.next_seq,
+            tables: touched
+                .map(|id| (id, self.tables.get(&id).cloned()))
+                .collect(),
+        };
+        match edits.iter().try_for_each(|edit| self.apply(edit)) {
+            Ok(()) => Ok(undo),
+            Err(e) => {
+                self.revert(undo);
+                Err(e)
+            }
+        }
+    }
+
+    /// Takes back what [`State::apply_all`] did last.
+    pub fn revert(&mut self, undo: Undo) {
+        self.next_table = undo.next_table;
+        self.next_segment = undo.next_segment;
+        self.next_seq = undo.next_seq;
+        for (id, before) in undo.tables {
+            match before {
+                Some(table) => self.tables.insert(id, table),
+                None => self.tables.remove(&id),
+            };
+        }
+    }
+
+    fn create_table(&mut self, id: TableId, name: &str, schema: &Arc<Schema>) -> Result<()> {
+        if id.0 < self.next_table {
+            return invalid(format!("the number of table {} was used before", id.0));
+        }
+        let Some(next_table) = id.0.checked_add(1) else {
+            return invalid("there are no table numbers left");
+        };
+        self.check_name(name, None)?;
+        schema.validate()?;
+        let table = TableState {
+            name: name.to_owned(),
+            schema: schema.clone(),
+            old_schemas: BTreeMap::new(),
+            chunks: BTreeMap::new(),
+            segments: BTreeMap::new(),
+            flushed_seq: 0,
+            next_row_number: 0,
+            properties: BTreeMap::new(),
+        };
+        self.tables.insert(id, table);
+        self.next_table = next_table;
+        Ok(())
+    }
+
+    fn add_segment(&mut self, id: TableId, meta: &SegmentMeta) -> Result<()> {
+        let Some(next_segment) = meta.id.0.checked_add(1) else {
+            return invalid("there are no segment numbers left");
+        };
+        self.table(id)?.add_segment(meta)?;
+        self.next_segment = self.next_segment.max(next_segment);
+        Ok(())
+    }
+
+    fn table(&mut self, id: TableId) -> Result<&mut TableState> {
+        match self.tables.get_mut(&id) {
+            Some(table) => Ok(table),
+            None => invalid(format!("there is no table with number {}", id.0)),
+        }
+    }
+
+    /// A name stands for one table.
+    fn check_name(&self, name: &str, except: Option<TableId>) -> Result<()> {
+        let taken = self
+            .tables
+            .iter()
+            .any(|(id, table)| table.name == name && Some(*id) != except);
+        if taken {
+            Err(Error::TableExists {
+                name: name.to_owned(),
+            })
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl TableState {
+    fn set_schema(&mut self, schema: &Arc<Schema>) -> Result<()> {
+        schema.validate()?;
+        if schema.version <= self.schema.version {
+            return invalid(format!(
+                "schema version {} does not follow {}",
+                schema.version, self.schema.version
+            ));
+        }
+        let old = std::mem::replace(&mut self.schema, schema.clone());
+        self.old_schemas.insert(old.version, old);
+        Ok(())
+    }
+
+    fn add_chunk(&mut self, span: ChunkSpan) -> Result<()> {
+        if span.start >= span.end {
+            return invalid(format!(
+                "the chunk from {} to {} is empty",
+                span.start, span.end
+            ));
+        }
+        // Chunks do not overlap, so only the last one that begins before this one's end can be in the way.
+        let before = self
+            .chunks
+            .range(..span.end)
+            .next_back()
+            .map(|(_, chunk)| *chunk);
+        if let Some(other) = before.filter(|other| other.end > span.start) {
+            return invalid(format!(
+                "chunks {} to {} and {} to {} overlap",
+                span.start, span.end, other.start, other.end
+            ));
+        }
+        self.chunks.insert(span.start, span);
+        Ok(())
+    }
+
+    fn add_segment(&mut self, meta: &SegmentMeta) -> Result<()> {
+        let segment = meta.id.0;
+        if self.segments.contains_key(&meta.id) {
+            return invalid(format!("segment {segment} is in the table already"));
+        }
+        if meta.schema_version != self.schema.version
+            && !self.old_schemas.contains_key(&meta.schema_version)
+        {
+            return invalid(format!(
+                "segment {segment} has the unknown schema version {}",
+                meta.schema_version
+            ));
+        }
+        if self.schema.time.is_some() && !self.chunks.contains_key(&meta.chunk) {
+            return invalid(format!(
+                "segment {segment} is of the unknown chunk {}",
+                meta.chunk
+            ));
+        }
+        if meta.first_key > meta.last_key
+            || meta.min_time > meta.max_time
+            || meta.base_seq > meta.max_seq
+        {
+            return invalid(format!("the bounds of segment {segment} are upside down"));
+        }
+        self.segments.insert(meta.id, meta.clone());
+        Ok(())
+    }
+
+    fn remove_segment(&mut self, segment: SegmentId) -> Result<()> {
+        match self.segments.remove(&segment) {
+            Some(_) => Ok(()),
+            None => invalid(format!("segment {} is not in the table", segment.0)),
+        }
+    }
+}
+
+impl Edit {
+    /// The table that it changes.
+    fn table(&self) -> Option<TableId> {
+        match self {
+            Edit::NextSeq { .. } => None,
+            Edit::CreateTable { table, .. }
+            | Edit::DropTable { table }
+            | Edit::RenameTable { table, .. }
+            | Edit::SetSchema { table, .. }
+            | Edit::Truncate { table, .. }
+            | Edit::AddChunk { table, .. }
+            | Edit::AddSegment { table, .. }
+            | Edit::RemoveSegment { table, .. }
+            | Edit::Flushed { table, .. }
+            | Edit::NextRowNumber { table, .. }
+            | Edit::SetProperty { table, .. } => Some(*table),
+        }
+    }
+}
+
+fn invalid<T>(what: impl Into<String>) -> Result<T> {
+    Err(Error::InvalidInput(what.into()))
+}
