@@ -19,6 +19,7 @@ pub mod fs;
 mod group;
 pub mod key;
 pub mod limits;
+pub mod lock;
 mod live;
 mod lock;
 mod log_record;

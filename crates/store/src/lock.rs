@@ -1,0 +1,397 @@
+//! Row locks: who waits for whom when statements read what they change.
+//!
+//! A lock is a table and a key, held by an owner (a transaction) until it lets go of all of its locks at once.
+//! Waiters are served in the order in which they came; a newcomer never overtakes one. A wait that would close
+//! a circle of waiting owners is refused at its beginning. Locks live in shards, each with its own mutex; the
+//! mutex of the waits-for graph is taken before a shard's, never the other way round. Nothing is on disk: after
+//! a crash nobody holds a lock. What a lock protects is the business of transactions.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hashbrown::Equivalent;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::error::{Error, Result};
+use crate::manifest::edit::TableId;
+
+#[cfg(test)]
+mod tests;
+
+/// Shards; enough that statements on different rows seldom meet.
+const SHARDS: usize = 64;
+
+/// How often a waiter looks whether its statement was killed.
+const POLL: Duration = Duration::from_millis(100);
+
+/// Places for locks that an idle shard keeps.
+const KEPT_CAPACITY: usize = 64;
+
+/// What else may be held beside a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockMode {
+    /// Nothing.
+    Exclusive,
+    /// Other shared locks.
+    Shared,
+}
+
+/// All row locks of an engine.
+pub struct RowLocks {
+    hasher: RandomState,
+    shards: Vec<Mutex<Shard>>,
+    /// What each owner holds, in shards by owner.
+    held: Vec<Mutex<HashMap<u64, Vec<Name>>>>,
+    /// What each waiting owner waits for.
+    waits: Mutex<HashMap<u64, Name>>,
+}
+
+type Shard = hashbrown::HashMap<Name, Lock>;
+
+/// Names a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Name {
+    table: TableId,
+    key: Arc<[u8]>,
+}
+
+/// A name that is only looked up.
+#[derive(Clone, Copy, Hash)]
+struct NameRef<'a> {
+    table: TableId,
+    key: &'a [u8],
+}
+
+#[derive(Default)]
+struct Lock {
+    holders: Vec<(u64, LockMode)>,
+    queue: VecDeque<Waiter>,
+}
+
+struct Waiter {
+    owner: u64,
+    mode: LockMode,
+    signal: Arc<Signal>,
+}
+
+/// Set once when a waiter was given its lock.
+#[derive(Default)]
+struct Signal {
+    granted: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Name {
+    fn by_ref(&self) -> NameRef<'_> {
+        NameRef {
+            table: self.table,
+            key: &self.key,
+        }
+    }
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.by_ref().hash(state);
+    }
+}
+
+impl Equivalent<Name> for NameRef<'_> {
+    fn equivalent(&self, name: &Name) -> bool {
+        self.table == name.table && *self.key == *name.key
+    }
+}
+
+impl Default for RowLocks {
+    fn default() -> Self {
+        RowLocks::new()
+    }
+}
+
+impl RowLocks {
+    /// No locks.
+    pub fn new() -> RowLocks {
+        RowLocks {
+            hasher: RandomState::new(),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            held: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            waits: Mutex::default(),
+        }
+    }
+
+    /// Locks a row for `owner` alone. Returns at once when the owner has it already. [`Error::Conflict`] when
+    /// waiting would be a deadlock, [`Error::LockTimeout`] after `timeout`, [`Error::Interrupted`] within about
+    /// 100 ms after `interrupted` says so; the owner keeps the locks that it had.
+    pub fn lock(
+        &self,
+        owner: u64,
+        table: TableId,
+        key: &[u8],
+        timeout: Duration,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        self.lock_as(owner, table, key, LockMode::Exclusive, timeout, interrupted)
+    }
+
+    /// [`RowLocks::lock`] in a mode. An owner that holds a lock shared may ask for it exclusively and then goes
+    /// in front of those who hold nothing.
+    pub fn lock_as(
+        &self,
+        owner: u64,
+        table: TableId,
+        key: &[u8],
+        mode: LockMode,
+        timeout: Duration,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let name_ref = NameRef { table, key };
+        let mut shard = self.shard(name_ref).lock();
+        if shard
+            .get(&name_ref)
+            .is_some_and(|lock| lock.is_held(owner, mode))
+        {
+            return Ok(());
+        }
+        let name = Name {
+            table,
+            key: key.into(),
+        };
+        let lock = shard.entry(name.clone()).or_default();
+        let is_upgrade = lock.holders.iter().any(|(holder, _)| *holder == owner);
+        if lock.admits(owner, mode) && (is_upgrade || lock.queue.is_empty()) {
+            lock.give(owner, mode);
+        } else {
+            let signal = lock.enqueue(owner, mode, is_upgrade);
+            drop(shard);
+            self.wait(owner, &name, &signal, timeout, interrupted)?;
+        }
+        if !is_upgrade {
+            self.held_by(owner)
+                .lock()
+                .entry(owner)
+                .or_default()
+                .push(name);
+        }
+        Ok(())
+    }
+
+    /// Whether `owner` holds the row, in any mode.
+    pub fn holds(&self, owner: u64, table: TableId, key: &[u8]) -> bool {
+        let name = NameRef { table, key };
+        let shard = self.shard(name).lock();
+        shard
+            .get(&name)
+            .is_some_and(|lock| lock.is_held(owner, LockMode::Shared))
+    }
+
+    /// Lets go of all locks of `owner`, which must not be waiting.
+    pub fn release_all(&self, owner: u64) {
+        let names = {
+            let mut held = self.held_by(owner).lock();
+            let names = held.remove(&owner);
+            if held.is_empty() {
+                held.shrink_to(KEPT_CAPACITY);
+            }
+            names.unwrap_or_default()
+        };
+        for name in names {
+            let mut shard = self.shard(name.by_ref()).lock();
+            if let Some(lock) = shard.get_mut(&name) {
+                lock.holders.retain(|(holder, _)| *holder != owner);
+                settle(&mut shard, &name);
+            }
+        }
+    }
+
+    /// How many rows are locked.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    /// Whether no row is locked.
+    pub fn is_empty(&self) -> bool {
+        self.shards.iter().all(|shard| shard.lock().is_empty())
+    }
+
+    /// Waits for a place in a queue to be served, and gives the place up when that is not to be.
+    fn wait(
+        &self,
+        owner: u64,
+        name: &Name,
+        signal: &Signal,
+        timeout: Duration,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let outcome = match self.begin_wait(owner, name) {
+            Ok(()) => signal.wait(timeout, interrupted),
+            deadlock => deadlock,
+        };
+        self.waits.lock().remove(&owner);
+        let Err(error) = outcome else {
+            return Ok(());
+        };
+        let mut shard = self.shard(name.by_ref()).lock();
+        if *signal.granted.lock() {
+            // Served at the last moment: the lock is there, so nothing is wrong.
+            return Ok(());
+        }
+        if let Some(lock) = shard.get_mut(name) {
+            lock.queue.retain(|waiter| waiter.owner != owner);
+            settle(&mut shard, name);
+        }
+        Err(error)
+    }
+
+    /// Enters a wait into the graph, or refuses it when it closes a circle.
+    fn begin_wait(&self, owner: u64, name: &Name) -> Result<()> {
+        let mut waits = self.waits.lock();
+        waits.insert(owner, name.clone());
+        // Whoever closes a circle enters last and sees all of it, because the graph stays locked meanwhile.
+        if self.is_deadlocked(&waits, owner) {
+            Err(Error::Conflict)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether `owner` waits, by whatever detours, for itself.
+    fn is_deadlocked(&self, waits: &MutexGuard<'_, HashMap<u64, Name>>, owner: u64) -> bool {
+        let mut seen = HashSet::new();
+        let mut to_visit = vec![owner];
+        while let Some(waiting) = to_visit.pop() {
+            let Some(name) = waits.get(&waiting) else {
+                continue;
+            };
+            let blockers = match self.shard(name.by_ref()).lock().get(name) {
+                Some(lock) => lock.blockers_of(waiting),
+                None => continue,
+            };
+            if blockers.contains(&owner) {
+                return true;
+            }
+            to_visit.extend(blockers.into_iter().filter(|blocker| seen.insert(*blocker)));
+        }
+        false
+    }
+
+    fn shard(&self, name: NameRef<'_>) -> &Mutex<Shard> {
+        &self.shards[self.hasher.hash_one(name) as usize % SHARDS]
+    }
+
+    fn held_by(&self, owner: u64) -> &Mutex<HashMap<u64, Vec<Name>>> {
+        &self.held[self.hasher.hash_one(owner) as usize % SHARDS]
+    }
+}
+
+/// Serves whom a lock admits now, and forgets a lock that nobody wants.
+fn settle(shard: &mut Shard, name: &Name) {
+    let Some(lock) = shard.get_mut(name) else {
+        return;
+    };
+    lock.serve();
+    if lock.holders.is_empty() && lock.queue.is_empty() {
+        shard.remove(name);
+        if shard.is_empty() {
+            shard.shrink_to(KEPT_CAPACITY);
+        }
+    }
+}
+
+impl Lock {
+    /// Whether `owner` holds at least `mode`.
+    fn is_held(&self, owner: u64, mode: LockMode) -> bool {
+        let enough = |held: LockMode| held == mode || held == LockMode::Exclusive;
+        self.holders
+            .iter()
+            .any(|(holder, held)| *holder == owner && enough(*held))
+    }
+
+    /// Whether the other holders leave room for `owner` in `mode`.
+    fn admits(&self, owner: u64, mode: LockMode) -> bool {
+        let shared = |held: LockMode| held == LockMode::Shared && mode == LockMode::Shared;
+        self.holders
+            .iter()
+            .all(|(holder, held)| *holder == owner || shared(*held))
+    }
+
+    fn give(&mut self, owner: u64, mode: LockMode) {
+        match self.holders.iter_mut().find(|(holder, _)| *holder == owner) {
+            Some(held) => held.1 = mode,
+            None => self.holders.push((owner, mode)),
+        }
+    }
+
+    fn enqueue(&mut self, owner: u64, mode: LockMode, is_upgrade: bool) -> Arc<Signal> {
+        let signal = Arc::new(Signal::default());
+        let waiter = Waiter {
+            owner,
+            mode,
+            signal: signal.clone(),
+        };
+        // Those in the queue wait for an upgrader's shared lock anyway.
+        if is_upgrade {
+            self.queue.push_front(waiter)
+        } else {
+            self.queue.push_back(waiter)
+        }
+        signal
+    }
+
+    /// Serves the queue from its front as far as the holders admit.
+    fn serve(&mut self) {
+        while let Some(next) = self.queue.front()
+            && self.admits(next.owner, next.mode)
+            && let Some(Waiter {
+                owner,
+                mode,
+                signal,
+            }) = self.queue.pop_front()
+        {
+            self.give(owner, mode);
+            *signal.granted.lock() = true;
+            signal.changed.notify_one();
+        }
+    }
+
+    /// Whom a waiting owner waits for: the other holders, and whoever stands in front of it.
+    fn blockers_of(&self, owner: u64) -> Vec<u64> {
+        if !self.queue.iter().any(|waiter| waiter.owner == owner) {
+            return Vec::new();
+        }
+        let holders = self
+            .holders
+            .iter()
+            .map(|(holder, _)| *holder)
+            .filter(|holder| *holder != owner);
+        let in_front = self
+            .queue
+            .iter()
+            .map(|waiter| waiter.owner)
+            .take_while(|waiting| *waiting != owner);
+        holders.chain(in_front).collect()
+    }
+}
+
+impl Signal {
+    fn wait(&self, timeout: Duration, interrupted: &dyn Fn() -> bool) -> Result<()> {
+        // A time-out too long for the clock is none.
+        let deadline = Instant::now().checked_add(timeout);
+        let mut granted = self.granted.lock();
+        while !*granted {
+            let now = Instant::now();
+            let left = deadline.map_or(POLL, |deadline| deadline.saturating_duration_since(now));
+            if left.is_zero() {
+                return Err(Error::LockTimeout);
+            }
+            if MutexGuard::unlocked(&mut granted, interrupted) {
+                return Err(Error::Interrupted);
+            }
+            if !*granted {
+                self.changed.wait_for(&mut granted, left.min(POLL));
+            }
+        }
+        Ok(())
+    }
+}

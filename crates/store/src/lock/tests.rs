@@ -1,0 +1,282 @@
+//! Row locks under threads: order, deadlocks, time-outs, kills.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use super::*;
+
+const T: TableId = TableId(1);
+const LONG: Duration = Duration::from_secs(20);
+
+fn never() -> bool {
+    false
+}
+
+fn lock(locks: &RowLocks, owner: u64, key: &[u8]) -> Result<()> {
+    locks.lock(owner, T, key, LONG, &never)
+}
+
+fn try_as(locks: &RowLocks, owner: u64, key: &[u8], mode: LockMode) -> Result<()> {
+    locks.lock_as(owner, T, key, mode, Duration::ZERO, &never)
+}
+
+/// Returns when `count` owners wait.
+fn until_waiting(locks: &RowLocks, count: usize) {
+    while locks.waits.lock().len() != count {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_row_has_one_owner_and_other_rows_are_free() {
+    let locks = RowLocks::new();
+    lock(&locks, 1, b"a").unwrap();
+    lock(&locks, 1, b"a").unwrap();
+    assert!(matches!(
+        try_as(&locks, 2, b"a", LockMode::Exclusive),
+        Err(Error::LockTimeout)
+    ));
+    lock(&locks, 2, b"b").unwrap();
+    locks.lock(2, TableId(2), b"a", LONG, &never).unwrap();
+    assert!(locks.holds(1, T, b"a") && !locks.holds(2, T, b"a") && !locks.holds(1, T, b"c"));
+    assert_eq!(locks.len(), 3);
+    locks.release_all(1);
+    assert!(!locks.holds(1, T, b"a"));
+    lock(&locks, 2, b"a").unwrap();
+    locks.release_all(2);
+    locks.release_all(3);
+    assert!(locks.is_empty() && locks.waits.lock().is_empty());
+}
+
+#[test]
+fn memory_is_freed_with_the_last_lock() {
+    let locks = RowLocks::new();
+    for i in 0..100_000u32 {
+        lock(&locks, 1, &i.to_le_bytes()).unwrap();
+    }
+    assert_eq!(locks.len(), 100_000);
+    locks.release_all(1);
+    assert_eq!(locks.len(), 0);
+    let kept: usize = locks
+        .shards
+        .iter()
+        .map(|shard| shard.lock().capacity())
+        .sum();
+    assert!(kept <= 2 * SHARDS * KEPT_CAPACITY, "{kept}");
+    assert!(locks.held.iter().all(|held| held.lock().is_empty()));
+}
+
+#[test]
+fn waiters_are_served_in_the_order_in_which_they_came() {
+    let locks = RowLocks::new();
+    let order = Mutex::new(Vec::new());
+    lock(&locks, 100, b"a").unwrap();
+    thread::scope(|scope| {
+        for owner in 0..5 {
+            let (locks, order) = (&locks, &order);
+            scope.spawn(move || {
+                lock(locks, owner, b"a").unwrap();
+                order.lock().push(owner);
+                locks.release_all(owner);
+            });
+            until_waiting(locks, owner as usize + 1);
+        }
+        locks.release_all(100);
+    });
+    assert_eq!(*order.lock(), [0, 1, 2, 3, 4]);
+    assert!(locks.is_empty());
+}
+
+/// Each of `count` owners holds a row and asks for the next one's; how many are refused.
+fn circle(count: u64) -> usize {
+    let locks = RowLocks::new();
+    for owner in 0..count {
+        lock(&locks, owner, &[owner as u8]).unwrap();
+    }
+    thread::scope(|scope| {
+        let ask = |owner: u64| {
+            let locks = &locks;
+            scope.spawn(move || {
+                let outcome = lock(locks, owner, &[((owner + 1) % count) as u8]);
+                locks.release_all(owner);
+                match outcome {
+                    Ok(()) => 0,
+                    Err(Error::Conflict) => 1,
+                    Err(e) => panic!("{e}"),
+                }
+            })
+        };
+        let threads: Vec<_> = (0..count).map(ask).collect();
+        threads.into_iter().map(|t| t.join().unwrap()).sum()
+    })
+}
+
+#[test]
+fn a_deadlock_of_two_or_more_is_refused_to_one() {
+    for _ in 0..50 {
+        // The one that closes the circle is refused; then the others go on one after the other.
+        assert_eq!(circle(2), 1);
+        assert_eq!(circle(3), 1);
+        assert_eq!(circle(7), 1);
+    }
+}
+
+#[test]
+fn a_deadlock_through_the_queue_is_seen() {
+    let locks = RowLocks::new();
+    lock(&locks, 1, b"a").unwrap();
+    lock(&locks, 2, b"b").unwrap();
+    thread::scope(|scope| {
+        // 2 waits for 1, and 3 stands behind 2 in the queue.
+        let second = scope.spawn(|| lock(&locks, 2, b"a"));
+        until_waiting(&locks, 1);
+        lock(&locks, 3, b"c").unwrap();
+        let third = scope.spawn(|| lock(&locks, 3, b"a"));
+        until_waiting(&locks, 2);
+        assert!(
+            matches!(lock(&locks, 1, b"c"), Err(Error::Conflict)),
+            "1 for 3, 3 for 1"
+        );
+        assert!(
+            matches!(lock(&locks, 1, b"b"), Err(Error::Conflict)),
+            "1 for 2, 2 for 1"
+        );
+        assert!(locks.holds(1, T, b"a"), "the refused keeps what it has");
+        locks.release_all(1);
+        second.join().unwrap().unwrap();
+        locks.release_all(2);
+        third.join().unwrap().unwrap();
+        locks.release_all(3);
+    });
+    assert!(locks.is_empty());
+}
+
+#[test]
+fn a_wait_ends_after_its_time_out() {
+    let locks = RowLocks::new();
+    lock(&locks, 1, b"a").unwrap();
+    let start = Instant::now();
+    let outcome = locks.lock(2, T, b"a", Duration::from_millis(150), &never);
+    assert!(matches!(outcome, Err(Error::LockTimeout)));
+    assert!(start.elapsed() >= Duration::from_millis(150) && start.elapsed() < LONG / 4);
+    locks.release_all(1);
+    assert!(
+        locks.is_empty(),
+        "a waiter that gave up leaves nothing behind"
+    );
+}
+
+#[test]
+fn a_kill_ends_a_wait() {
+    let locks = RowLocks::new();
+    lock(&locks, 1, b"a").unwrap();
+    let killed = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            locks.lock(2, T, b"a", Duration::MAX, &|| {
+                killed.load(Ordering::Relaxed)
+            })
+        });
+        until_waiting(&locks, 1);
+        killed.store(true, Ordering::Relaxed);
+        let start = Instant::now();
+        assert!(matches!(waiter.join().unwrap(), Err(Error::Interrupted)));
+        assert!(start.elapsed() < LONG / 4);
+    });
+}
+
+#[test]
+fn shared_locks_go_together_and_exclude_an_exclusive_one() {
+    let locks = RowLocks::new();
+    try_as(&locks, 1, b"a", LockMode::Shared).unwrap();
+    try_as(&locks, 2, b"a", LockMode::Shared).unwrap();
+    assert!(matches!(
+        try_as(&locks, 3, b"a", LockMode::Exclusive),
+        Err(Error::LockTimeout)
+    ));
+    assert!(matches!(
+        try_as(&locks, 1, b"a", LockMode::Exclusive),
+        Err(Error::LockTimeout)
+    ));
+    locks.release_all(2);
+    try_as(&locks, 1, b"a", LockMode::Exclusive).unwrap();
+    try_as(&locks, 1, b"a", LockMode::Shared).unwrap();
+    assert!(
+        matches!(
+            try_as(&locks, 2, b"a", LockMode::Shared),
+            Err(Error::LockTimeout)
+        ),
+        "still exclusive"
+    );
+    locks.release_all(1);
+    assert!(locks.is_empty());
+}
+
+#[test]
+fn two_upgrades_of_one_row_are_a_deadlock() {
+    let locks = RowLocks::new();
+    try_as(&locks, 1, b"a", LockMode::Shared).unwrap();
+    try_as(&locks, 2, b"a", LockMode::Shared).unwrap();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| lock(&locks, 1, b"a"));
+        until_waiting(&locks, 1);
+        assert!(matches!(lock(&locks, 2, b"a"), Err(Error::Conflict)));
+        locks.release_all(2);
+        first.join().unwrap().unwrap();
+    });
+    assert_eq!(locks.len(), 1);
+}
+
+#[test]
+fn a_shared_waiter_behind_a_writer_that_gives_up_is_served() {
+    let locks = RowLocks::new();
+    try_as(&locks, 1, b"a", LockMode::Shared).unwrap();
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| locks.lock(2, T, b"a", Duration::from_millis(100), &never));
+        until_waiting(&locks, 1);
+        let reader = scope.spawn(|| locks.lock_as(3, T, b"a", LockMode::Shared, LONG, &never));
+        assert!(matches!(writer.join().unwrap(), Err(Error::LockTimeout)));
+        reader.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn threads_that_take_random_locks_exclude_each_other_and_all_finish() {
+    let locks = RowLocks::new();
+    let owners: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
+    let conflicts = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for owner in 1..=6u64 {
+            let (locks, owners, conflicts) = (&locks, &owners, &conflicts);
+            scope.spawn(move || {
+                let mut random = owner;
+                for _ in 0..400 {
+                    let mut mine = Vec::new();
+                    for _ in 0..3 {
+                        random = random
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(owner);
+                        let row = (random >> 40) as usize % owners.len();
+                        match lock(locks, owner, &[row as u8]) {
+                            Ok(()) => mine.push(row),
+                            Err(Error::Conflict) => {
+                                conflicts.fetch_add(1, Ordering::Relaxed);
+                                break;
+                            }
+                            Err(e) => panic!("{e}"),
+                        }
+                        let before = owners[row].swap(owner, Ordering::SeqCst);
+                        assert!(before == 0 || before == owner, "row {row} has two owners");
+                        thread::yield_now();
+                    }
+                    mine.iter()
+                        .for_each(|&row| owners[row].store(0, Ordering::SeqCst));
+                    locks.release_all(owner);
+                }
+            });
+        }
+    });
+    assert!(locks.is_empty() && locks.waits.lock().is_empty());
+}
