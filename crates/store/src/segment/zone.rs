@@ -3,10 +3,13 @@
 //! The writer computes one for each block, the footer keeps them, scans skip groups by them and aggregates add
 //! them up. `verify` computes them anew and compares, so the float sum's order of additions is part of the format.
 
-use rrd_codec::{Bitmap, Column, Values};
+use rrd_codec::{Bitmap, BytesColumn, Column, Values};
 
 /// Strands of a float sum: enough independent additions to keep the processor busy.
 const STRANDS: usize = 8;
+
+/// Strands of a search for the smallest and largest value.
+const RANGE_STRANDS: usize = 4;
 
 const NEGATIVE_ZERO_F32: u32 = 1 << 31;
 const NEGATIVE_ZERO_F64: u64 = 1 << 63;
@@ -65,12 +68,8 @@ impl ZoneMap {
             (Values::F32(v), Some(nulls)) => zone.with_f32(&dense(v, nulls)),
             (Values::F64(v), None) => zone.with_f64(v),
             (Values::F64(v), Some(nulls)) => zone.with_f64(&dense(v, nulls)),
-            (Values::Bytes(v), None) => zone.with_prefixes(v.iter().map(order_bytes)),
-            (Values::Bytes(v), Some(nulls)) => zone.with_prefixes(
-                (0..v.len())
-                    .filter(|&i| !nulls.get(i))
-                    .map(|i| order_bytes(v.get(i))),
-            ),
+            (Values::Bytes(v), None) => zone.with_prefixes(prefixes(v)),
+            (Values::Bytes(v), Some(nulls)) => zone.with_prefixes(dense(&prefixes(v), nulls)),
         }
     }
 
@@ -83,48 +82,81 @@ impl ZoneMap {
         }
         let sum = (u128::from(high) << 32) + u128::from(low);
         ZoneMap {
-            range: range(values.iter().copied()),
+            range: range(values, |v| v),
             sum: Sum::Int(sum),
             ..self
         }
     }
 
     fn with_f64(self, values: &[u64]) -> ZoneMap {
-        let plain = values.iter().fold(true, |plain, &v| {
-            plain & (f64::from_bits(v).is_finite() & (v != NEGATIVE_ZERO_F64))
-        });
-        let nan = !plain && values.iter().any(|&v| f64::from_bits(v).is_nan());
         let sum = sum_floats(values, f64::from_bits);
-        self.with_floats(range(values.iter().map(|&v| order_f64(v))), plain, nan, sum)
+        let odd = find_odd(values, sum, f64::from_bits, |v| v == NEGATIVE_ZERO_F64);
+        self.with_floats(range(values, order_f64), odd, sum)
     }
 
     fn with_f32(self, values: &[u32]) -> ZoneMap {
-        let plain = values.iter().fold(true, |plain, &v| {
-            plain & (f32::from_bits(v).is_finite() & (v != NEGATIVE_ZERO_F32))
-        });
-        let nan = !plain && values.iter().any(|&v| f32::from_bits(v).is_nan());
-        let sum = sum_floats(values, |v| f64::from(f32::from_bits(v)));
-        self.with_floats(range(values.iter().map(|&v| order_f32(v))), plain, nan, sum)
+        let float = |v| f64::from(f32::from_bits(v));
+        let sum = sum_floats(values, float);
+        let odd = find_odd(values, sum, float, |v| v == NEGATIVE_ZERO_F32);
+        self.with_floats(range(values, order_f32), odd, sum)
     }
 
-    fn with_floats(self, range: Option<(u64, u64)>, plain: bool, nan: bool, sum: Sum) -> ZoneMap {
+    fn with_floats(self, range: Option<(u64, u64)>, odd: Odd, sum: Sum) -> ZoneMap {
         // NaN has no place in the order: nothing may be skipped.
-        let range = if nan { Some((0, u64::MAX)) } else { range };
+        let range = if odd == Odd::Nan {
+            Some((0, u64::MAX))
+        } else {
+            range
+        };
         ZoneMap {
             range,
-            exact: plain,
+            exact: odd == Odd::None,
             sum,
             ..self
         }
     }
 
-    fn with_prefixes(self, prefixes: impl Iterator<Item = u64>) -> ZoneMap {
+    fn with_prefixes(self, prefixes: Vec<u64>) -> ZoneMap {
         ZoneMap {
-            range: range(prefixes),
+            range: range(&prefixes, |v| v),
             exact: false,
             sum: Sum::None,
             ..self
         }
+    }
+}
+
+/// Floats that keep a zone map from being exact.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Odd {
+    None,
+    Nan,
+    /// An infinity or a negative zero.
+    Other,
+}
+
+/// Whether odd ones are among floats of this sum.
+fn find_odd<T: Copy>(
+    values: &[T],
+    sum: Sum,
+    float: impl Fn(T) -> f64,
+    is_negative_zero: impl Fn(T) -> bool,
+) -> Odd {
+    // A NaN or an infinity would show in the sum: mostly one look for negative zeros is enough.
+    if sum == Sum::None {
+        if values.iter().any(|&v| float(v).is_nan()) {
+            return Odd::Nan;
+        }
+        if values.iter().any(|&v| float(v).is_infinite()) {
+            return Odd::Other;
+        }
+    }
+    match values
+        .iter()
+        .fold(false, |found, &v| found | is_negative_zero(v))
+    {
+        true => Odd::Other,
+        false => Odd::None,
     }
 }
 
@@ -190,22 +222,55 @@ fn dense<T: Copy>(values: &[T], nulls: &Bitmap) -> Vec<T> {
     out
 }
 
-fn range(mut values: impl Iterator<Item = u64>) -> Option<(u64, u64)> {
-    let first = values.next()?;
-    Some(values.fold((first, first), |(min, max), v| (min.min(v), max.max(v))))
+/// [`order_bytes`] of each value, read from the common buffer at once where that is long enough.
+fn prefixes(values: &BytesColumn) -> Vec<u64> {
+    let prefix = |w: &[u32]| {
+        let (start, end) = (w[0] as usize, w[1] as usize);
+        match values.data.get(start..).and_then(<[u8]>::first_chunk::<8>) {
+            Some(_) if start == end => 0,
+            Some(first) => {
+                u64::from_be_bytes(*first) & (u64::MAX << (64 - 8 * (end - start).min(8)))
+            }
+            None => order_bytes(&values.data[start..end]),
+        }
+    };
+    values.offsets.windows(2).map(prefix).collect()
+}
+
+/// Smallest and largest; in strands, so that one comparison does not wait for the one before.
+fn range<T: Copy>(values: &[T], order: impl Fn(T) -> u64) -> Option<(u64, u64)> {
+    let first = order(*values.first()?);
+    let (mut min, mut max) = ([first; RANGE_STRANDS], [first; RANGE_STRANDS]);
+    let chunks = values.chunks_exact(RANGE_STRANDS);
+    let rest = chunks.remainder();
+    let mut step = |i: usize, v: T| {
+        let v = order(v);
+        min[i] = min[i].min(v);
+        max[i] = max[i].max(v);
+    };
+    for chunk in chunks {
+        (0..RANGE_STRANDS).for_each(|i| step(i, chunk[i]));
+    }
+    rest.iter().enumerate().for_each(|(i, &v)| step(i, v));
+    let min = min.into_iter().fold(first, u64::min);
+    Some((min, max.into_iter().fold(first, u64::max)))
 }
 
 /// The sum in the order that the format fixes.
 fn sum_floats<T: Copy>(values: &[T], float: impl Fn(T) -> f64) -> Sum {
     let mut sums = [0.0; STRANDS];
     let mut errors = [0.0; STRANDS];
-    for chunk in values.chunks(STRANDS) {
-        for ((sum, error), &v) in sums.iter_mut().zip(&mut errors).zip(chunk) {
-            let (s, e) = two_sum(*sum, float(v));
-            *sum = s;
-            *error += e;
-        }
+    let chunks = values.chunks_exact(STRANDS);
+    let rest = chunks.remainder();
+    let mut step = |i: usize, v: T| {
+        let (sum, error) = two_sum(sums[i], float(v));
+        sums[i] = sum;
+        errors[i] += error;
+    };
+    for chunk in chunks {
+        (0..STRANDS).for_each(|i| step(i, chunk[i]));
     }
+    rest.iter().enumerate().for_each(|(i, &v)| step(i, v));
     let (mut hi, mut lo) = (0.0, 0.0);
     for sum in sums {
         let (h, e) = two_sum(hi, sum);
@@ -298,6 +363,13 @@ mod tests {
             if a <= b {
                 prop_assert!(order_bytes(&a) <= order_bytes(&b));
             }
+        }
+
+        #[test]
+        fn prefixes_are_those_of_each_value(values in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..12), 1..40)) {
+            let mut column = BytesColumn::new();
+            values.iter().for_each(|v| column.push(v));
+            prop_assert_eq!(prefixes(&column), values.iter().map(|v| order_bytes(v)).collect::<Vec<_>>());
         }
 
         #[test]
