@@ -615,3 +615,17 @@ fn after_crash(fs: &SimFs, model: &mut Model, seed: u64, what: &str) {
     drop(wal);
     model.check(&open(&fs.power_cut(1)).1, what);
 }
+
+#[test]
+fn the_worked_example_of_the_format_document_holds() {
+    let fs = new_fs(0);
+    commit(&open(&fs).0, b"hi").unwrap();
+    let document = include_str!("../../../../docs/format-log.md");
+    let bytes = fs.read(&only_file(&fs));
+    let lines = bytes
+        .chunks(16)
+        .map(|line| line.iter().map(|b| format!("{b:02x} ")).collect::<String>());
+    let dump: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
+    let dump = dump.join("\n");
+    assert!(document.contains(&dump), "the document should say\n{dump}");
+}
