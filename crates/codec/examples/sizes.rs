@@ -1,4 +1,6 @@
-//! Sizes and speeds of generated columns whose entropy is known: `cargo run --release --example sizes`.
+//! Sizes and speeds of generated columns whose entropy is known.
+//!
+//! `cargo run --release --example sizes [rows of a block] [part of a case's name]`
 
 use rrd_codec::{Column, Effort, Kind, codec_name, decode, encode};
 use std::time::Instant;
@@ -169,13 +171,13 @@ fn measure(case: &Case, effort: Effort) {
     let mut block = Vec::new();
     let mut encode_time = f64::INFINITY;
     let mut decode_time = f64::INFINITY;
-    for _ in 0..5 {
+    for _ in 0..30 {
         block.clear();
         let start = Instant::now();
         encode(&case.column, effort, &mut block);
         encode_time = encode_time.min(start.elapsed().as_secs_f64());
     }
-    for _ in 0..9 {
+    for _ in 0..30 {
         let start = Instant::now();
         let back = decode(&block, case.column.kind(), rows).expect("just written");
         decode_time = decode_time.min(start.elapsed().as_secs_f64());
@@ -197,8 +199,9 @@ fn measure(case: &Case, effort: Effort) {
 
 fn main() {
     let rows = std::env::args().nth(1).and_then(|rows| rows.parse().ok()).unwrap_or(16384);
+    let wanted = std::env::args().nth(2).unwrap_or_default();
     println!("{rows} rows         effort  bits/row  times  enc MB/s  dec MB/s  codec");
-    for case in cases(rows) {
+    for case in cases(rows).into_iter().filter(|case| case.name.contains(&wanted)) {
         measure(&case, Effort::Fast);
         measure(&case, Effort::Small);
     }

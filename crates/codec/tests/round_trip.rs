@@ -16,7 +16,10 @@ fn assert_round_trip(column: &Column) {
     for effort in EFFORTS {
         let bytes = block(column, effort);
         let back = decode(&bytes, column.kind(), column.rows());
-        assert_eq!(back.as_ref(), Ok(column), "{effort:?} {}", codec_name(&bytes));
+        match back {
+            Ok(back) => assert!(back == *column, "{effort:?} {}", codec_name(&bytes)),
+            Err(error) => panic!("{effort:?} {}: {error}", codec_name(&bytes)),
+        }
         assert_ne!(codec_name(&bytes), "unknown");
         let raw = match &column.values {
             Values::Int(v) | Values::F64(v) => v.len() * 8,
@@ -101,7 +104,7 @@ fn shapes(rows: u64) -> Vec<Column> {
         ints((0..rows).map(|i| u64::MAX - noise(i) % 1000)),
         ints(walk(rows, 200)),
         ints(walk(rows, 1 << 35)),
-        ints(walk(rows, 3).into_iter().map(|v| v * 1000 + 17)),
+        ints(walk(rows, 3).into_iter().map(|v| (v >> 20) * 1000 + 17)),
         doubles(walk(rows, 200).into_iter().map(|v| v as f64 / 100.0)),
         doubles(walk(rows, 200).into_iter().map(|v| (v as f64).sqrt())),
         doubles(walk(rows, 200).into_iter().map(|v| f64::from((v as f32).sqrt()))),

@@ -10,6 +10,7 @@ use crate::{DecodeError, tag};
 
 /// Writes `values` as differences of an order; order 0 is the values themselves.
 pub(crate) fn encode(values: &[u64], order: usize, sign: Sign, mut level: Level, out: &mut Vec<u8>) {
+    let order = order.min(level.depth.into());
     if order == 0 {
         return encode_end(values, sign, level, out);
     }
