@@ -1,12 +1,11 @@
 //! Which chunk a time belongs to.
 //!
 //! Chunks never overlap and cover just the times that were seen. A new chunk is as long as `CHUNK` says, or long
-//! enough to hold `CHUNK_TARGET_ROWS` at the density of the rows that open it; it is aligned to its length and cut where a
+//! enough to hold the target number of rows at the density of the rows that open it; it is aligned to its length and cut where a
 //! neighbour begins. Pure: the table keeps the map, the manifest records it.
 
 use std::collections::BTreeMap;
 
-use crate::limits::CHUNK_TARGET_ROWS;
 use crate::manifest::edit::ChunkSpan;
 
 /// The chunks of a table.
@@ -24,6 +23,8 @@ pub struct Density {
     pub min_time: u64,
     /// Their largest time.
     pub max_time: u64,
+    /// Rows that a chunk should hold.
+    pub target_rows: u64,
 }
 
 impl ChunkMap {
@@ -70,7 +71,7 @@ impl ChunkMap {
 /// A power of two that holds about the target number of rows.
 fn chosen_length(density: Density) -> u64 {
     let span = density.max_time.saturating_sub(density.min_time).saturating_add(1);
-    let wanted = u128::from(span) * u128::from(CHUNK_TARGET_ROWS) / u128::from(density.rows.max(1));
+    let wanted = u128::from(span) * u128::from(density.target_rows) / u128::from(density.rows.max(1));
     let wanted = u64::try_from(wanted).unwrap_or(u64::MAX).clamp(1, 1 << 62);
     wanted.checked_next_power_of_two().unwrap_or(1 << 62)
 }
@@ -85,7 +86,7 @@ mod tests {
         fn chunks_cover_each_time_once(times in prop::collection::vec(any::<u64>(), 1..60), fixed in prop::option::of(1u64..1 << 60), rows in 1u64..1 << 30) {
             let mut map = ChunkMap::default();
             for &t in &times {
-                let density = Density { rows, min_time: t.saturating_sub(1000), max_time: t };
+                let density = Density { rows, min_time: t.saturating_sub(1000), max_time: t, target_rows: 1 << 22 };
                 let span = map.find_or_open(t, fixed, density);
                 prop_assert!(span.start <= t && (t < span.end || span.end == u64::MAX));
                 prop_assert_eq!(map.find(t), Some(span));

@@ -89,6 +89,7 @@ impl Txn {
     }
 
     fn commit_writes(&mut self) -> Result<()> {
+        self.drop_undone_inserts();
         if !self.has_writes() {
             return Ok(());
         }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::limits;
+
 /// When a commit is on disk before it is acknowledged (`rrd_flush_log_at_trx_commit`, as InnoDB's).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushLog {
@@ -26,6 +28,32 @@ pub struct Config {
     pub flush_log: FlushLog,
     /// Whether background threads flush and merge; tests switch them off and call [`crate::Engine::work`].
     pub background: bool,
+    /// Sizes at which work is cut into pieces.
+    pub tuning: Tuning,
+}
+
+/// Sizes at which work is cut into pieces: `limits.rs` has the defaults and their reasons, tests use small ones.
+#[derive(Clone, Copy, Debug)]
+pub struct Tuning {
+    /// See [`limits::BULK_RUN_BYTES`].
+    pub bulk_run_bytes: usize,
+    /// See [`limits::BULK_MIN_BYTES`].
+    pub bulk_min_bytes: usize,
+    /// See [`limits::TXN_SPILL_BYTES`].
+    pub txn_spill_bytes: usize,
+    /// See [`limits::CHUNK_TARGET_ROWS`].
+    pub chunk_target_rows: u64,
+}
+
+impl Default for Tuning {
+    fn default() -> Tuning {
+        Tuning {
+            bulk_run_bytes: limits::BULK_RUN_BYTES,
+            bulk_min_bytes: limits::BULK_MIN_BYTES,
+            txn_spill_bytes: limits::TXN_SPILL_BYTES,
+            chunk_target_rows: limits::CHUNK_TARGET_ROWS,
+        }
+    }
 }
 
 impl Config {
@@ -37,6 +65,7 @@ impl Config {
             cache_bytes: 128 << 20,
             flush_log: FlushLog::Sync,
             background: true,
+            tuning: Tuning::default(),
         }
     }
 }

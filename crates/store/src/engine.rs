@@ -14,7 +14,7 @@ use crate::cache::BlockCache;
 use crate::chunk::ChunkMap;
 use crate::commit::CommitQueue;
 use crate::compaction::choose::choose;
-use crate::config::{Config, FlushLog};
+use crate::config::{Config, FlushLog, Tuning};
 use crate::error::{Error, Result};
 use crate::fs::{FileLock, Fs};
 use crate::live::LiveSegment;
@@ -52,6 +52,7 @@ pub struct Engine {
     pub(crate) locks: RowLocks,
     pub(crate) workers: Workers,
     pub(crate) memory: MemtableMemory,
+    pub(crate) tuning: Tuning,
     pub(crate) next_table: AtomicU32,
     pub(crate) next_segment: AtomicU64,
     next_txn: AtomicU64,
@@ -123,6 +124,7 @@ impl Engine {
                 frozen: AtomicI64::new(0),
                 limit: AtomicUsize::new(config.memtable_bytes),
             },
+            tuning: config.tuning,
             next_table: AtomicU32::new(parts.next_table),
             next_segment: AtomicU64::new(parts.next_segment),
             next_txn: AtomicU64::new(1),
@@ -216,7 +218,6 @@ impl Engine {
         table.install(|version| *version = Version::without_rows(table.layout()));
         table.chunks.lock().clear();
         *table.newest.lock() = Newest::new(true);
-        table.next_row_number.store(1, Ordering::Relaxed);
         before.segments.values().for_each(|s| s.mark_obsolete());
         self.memory.active.fetch_sub(before.active.bytes() as i64, Ordering::Relaxed);
         let frozen: usize = before.frozen.iter().map(|(m, _)| m.bytes()).sum();

@@ -21,7 +21,6 @@ pub mod key;
 pub mod limits;
 pub mod lock;
 mod live;
-mod lock;
 mod log_record;
 pub mod manifest;
 mod memtable;

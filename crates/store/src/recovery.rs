@@ -27,6 +27,9 @@ const LOCK_FILE: &str = "rrd.lock";
 /// Reads the data folder (made if missing).
 pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
     fs.create_dir(&config.dir)?;
+    if let Some(parent) = config.dir.parent() {
+        fs.sync_dir(parent)?;
+    }
     let lock = fs.lock(&config.dir.join(LOCK_FILE))?;
     let (manifest, state) = Manifest::open(fs.clone(), &config.dir)?;
     let cache = Arc::new(BlockCache::new(config.cache_bytes));

@@ -15,7 +15,6 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::group::RowGroup;
 use crate::limits;
-use crate::live::LiveSegment;
 use crate::memtable::Key;
 use crate::merge::{Event, Merge};
 pub use crate::own::OnDuplicate;
@@ -190,7 +189,7 @@ impl Txn {
     pub fn end_bulk(&mut self, table: &Arc<Table>) -> Result<()> {
         let t = self.table_index(table);
         let Some(mut bulk) = self.tables[t].bulk.take() else { return Ok(()) };
-        if !bulk.has_worker() && bulk.run.bytes() < limits::BULK_MIN_BYTES {
+        if !bulk.has_worker() && bulk.run.bytes() < self.engine.tuning.bulk_min_bytes {
             return bulk.run.rows().try_for_each(|row| self.insert(table, row, OnDuplicate::Fail));
         }
         self.send_run(t, &mut bulk)?;
@@ -218,10 +217,17 @@ impl Txn {
         if mode == OnDuplicate::Fail && self.tables[t].bulk.is_some() {
             return self.insert_bulk(t, row, is_new);
         }
-        if !is_new && self.exists(t, &key)? {
-            return Err(Error::Duplicate { index: 0, row: row.to_vec() });
+        let mut expects_absent = Some(mode);
+        if !is_new {
+            match own_version(&self.tables[t], &key)? {
+                Some(found) if found.row.is_some() => return Err(duplicate_row(row)),
+                // The row that was there is gone by this transaction's own hand.
+                Some(found) => expects_absent = found.expects_absent.and(Some(mode)),
+                None if self.is_committed(t, &key)? => return Err(duplicate_row(row)),
+                None => {}
+            }
         }
-        self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent: Some(mode) })
+        self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent })
     }
 
     /// Replaces the row with sort key `old_key` by `row`, whose key may differ (then it must be free).
@@ -233,11 +239,8 @@ impl Txn {
         if key.as_slice() == old_key {
             return self.overwrite(t, key, Some(row.into()));
         }
-        if !self.is_behind_newest(t, &key)? && self.exists(t, &key)? {
-            return Err(Error::Duplicate { index: 0, row: row.to_vec() });
-        }
         self.overwrite(t, Key::from_slice(old_key), None)?;
-        self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent: Some(OnDuplicate::Fail) })
+        self.insert(table, row, OnDuplicate::Fail)
     }
 
     /// Removes the row with this sort key.
@@ -273,14 +276,9 @@ impl Txn {
     pub fn read_latest(&mut self, table: &Arc<Table>, key: &[u8], row: &mut Vec<u8>) -> Result<bool> {
         let t = self.table_index(table);
         let entry = &self.tables[t];
-        if let Some(write) = own_version(entry, key)? {
-            return match write {
-                OwnFound::Row(bytes) => {
-                    row.extend_from_slice(&bytes);
-                    Ok(true)
-                }
-                OwnFound::Gone => Ok(false),
-            };
+        if let Some(found) = own_version(entry, key)? {
+            row.extend_from_slice(found.row.as_deref().unwrap_or_default());
+            return Ok(found.row.is_some());
         }
         match entry.table.find(key, 0)?.and_then(|f| f.row) {
             Some(found) => found.push_to(row).map(|()| true),
@@ -373,19 +371,15 @@ impl Txn {
         Ok(behind)
     }
 
-    /// Whether a row with this key exists for this transaction, in the newest state.
-    fn exists(&self, t: usize, key: &[u8]) -> Result<bool> {
-        let entry = &self.tables[t];
-        if let Some(found) = own_version(entry, key)? {
-            return Ok(matches!(found, OwnFound::Row(_)));
-        }
-        Ok(entry.table.find(key, 0)?.is_some_and(|f| f.row.is_some()))
+    /// Whether a row with this key is committed now.
+    fn is_committed(&self, t: usize, key: &[u8]) -> Result<bool> {
+        Ok(self.tables[t].table.find(key, 0)?.is_some_and(|f| f.row.is_some()))
     }
 
     /// Writes over whatever there is: an existing row that was read (and locked) before. A row that the transaction
     /// itself inserted stays an insert.
     fn overwrite(&mut self, t: usize, key: Key, row: Option<Box<[u8]>>) -> Result<()> {
-        let expects_absent = self.tables[t].own.read().map.get(&key).and_then(|w| w.expects_absent);
+        let expects_absent = own_version(&self.tables[t], &key)?.and_then(|found| found.expects_absent);
         self.write(t, key, OwnWrite { row, expects_absent })
     }
 
@@ -400,14 +394,14 @@ impl Txn {
         if let Some(key) = undo_key {
             self.undo.push(Undo::Write { table: t, key, previous });
         }
-        if bytes > limits::TXN_SPILL_BYTES { self.spill(t) } else { self.check_not_doomed() }
+        if bytes > self.engine.tuning.txn_spill_bytes { self.spill(t) } else { self.check_not_doomed() }
     }
 
     fn insert_bulk(&mut self, t: usize, row: &[u8], is_new: bool) -> Result<()> {
         let Some(bulk) = &mut self.tables[t].bulk else { return Ok(()) };
         bulk.run.push(row);
         bulk.needs_check |= !is_new;
-        if bulk.run.bytes() < limits::BULK_RUN_BYTES {
+        if bulk.run.bytes() < self.engine.tuning.bulk_run_bytes {
             return Ok(());
         }
         let Some(mut bulk) = self.tables[t].bulk.take() else { return Ok(()) };
@@ -423,6 +417,16 @@ impl Txn {
         }
         let entry = &self.tables[t];
         bulk.send_run(&self.engine, &entry.table, &entry.layout)
+    }
+
+    /// Forgets rows that were inserted and deleted again: to others they never were.
+    pub(crate) fn drop_undone_inserts(&mut self) {
+        for t in &self.tables {
+            let mut own = t.own.write();
+            if own.private.is_empty() {
+                own.map.retain(|_, w| w.row.is_some() || w.expects_absent.is_none());
+            }
+        }
     }
 
     fn add_private(&mut self, t: usize, segments: Vec<PrivateSegment>) {
@@ -570,31 +574,31 @@ fn duplicate(group: &RowGroup, row: usize) -> Error {
     }
 }
 
+fn duplicate_row(row: &[u8]) -> Error {
+    Error::Duplicate { index: 0, row: row.to_vec() }
+}
+
 /// What the transaction itself wrote for a key.
-enum OwnFound {
-    Row(Vec<u8>),
-    Gone,
+struct OwnFound {
+    /// `None`: it deleted the row.
+    row: Option<Vec<u8>>,
+    expects_absent: Option<OnDuplicate>,
 }
 
 fn own_version(entry: &TxnTable, key: &[u8]) -> Result<Option<OwnFound>> {
     let own = entry.own.read();
     if let Some(write) = own.map.get(key) {
-        return Ok(Some(write.row.as_ref().map_or(OwnFound::Gone, |row| OwnFound::Row(row.to_vec()))));
+        return Ok(Some(OwnFound { row: write.row.as_ref().map(|r| r.to_vec()), expects_absent: write.expects_absent }));
     }
     for private in own.private.iter().rev() {
-        if let Some(found) = find_private(&private.segment, &entry.layout, key)? {
-            return Ok(Some(found));
+        let Some(found) = find_in_segment(&private.segment, OwnWrites::private_seq(0), &entry.layout, key)? else { continue };
+        let mut row = None;
+        if let Some(place) = found.row {
+            place.push_to(row.get_or_insert_default())?;
         }
+        return Ok(Some(OwnFound { row, expects_absent: private.expects_absent }));
     }
     Ok(None)
-}
-
-fn find_private(segment: &Arc<LiveSegment>, layout: &Arc<RowLayout>, key: &[u8]) -> Result<Option<OwnFound>> {
-    let Some(found) = find_in_segment(segment, OwnWrites::private_seq(0), layout, key)? else { return Ok(None) };
-    let Some(row) = found.row else { return Ok(Some(OwnFound::Gone)) };
-    let mut bytes = Vec::new();
-    row.push_to(&mut bytes)?;
-    Ok(Some(OwnFound::Row(bytes)))
 }
 
 /// Walks the keys of existing rows beside ascending keys that are looked for.

@@ -59,7 +59,7 @@ impl Engine {
             metas.push(self.write_segment(table, layout, rows, 0, effort)?);
             return Ok(());
         }
-        for (span, part) in split_by_chunk(table, layout, rows) {
+        for (span, part) in split_by_chunk(table, layout, rows, self.tuning.chunk_target_rows) {
             match part {
                 None => metas.push(self.write_segment(table, layout, rows, span.start, effort)?),
                 Some(part) => metas.push(self.write_segment(table, layout, &part, span.start, effort)?),
@@ -121,10 +121,10 @@ fn group_len(rows: &[OutRow<'_>]) -> usize {
 }
 
 /// The chunks of `rows`, opened if need be, each with its rows; `None` stands for all of them.
-fn split_by_chunk<'a>(table: &Table, layout: &RowLayout, rows: &[OutRow<'a>]) -> Vec<(ChunkSpan, Option<Vec<OutRow<'a>>>)> {
+fn split_by_chunk<'a>(table: &Table, layout: &RowLayout, rows: &[OutRow<'a>], target_rows: u64) -> Vec<(ChunkSpan, Option<Vec<OutRow<'a>>>)> {
     let times: Vec<u64> = rows.iter().map(|r| layout.time(r.row)).collect();
     let (min, max) = times.iter().fold((u64::MAX, 0), |(min, max), &t| (min.min(t), max.max(t)));
-    let density = Density { rows: rows.len() as u64, min_time: min, max_time: max };
+    let density = Density { rows: rows.len() as u64, min_time: min, max_time: max, target_rows };
     let fixed = layout.schema().chunk_length;
     let mut chunks = table.chunks.lock();
     let first = chunks.find_or_open(min, fixed, density);

@@ -184,6 +184,9 @@ impl TableState {
                 span.start, span.end
             ));
         }
+        if self.chunks.get(&span.start) == Some(&span) {
+            return Ok(()); // Named again with each of its segments.
+        }
         // Chunks do not overlap, so only the last one that begins before this one's end can be in the way.
         let before = self
             .chunks

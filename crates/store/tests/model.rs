@@ -1,0 +1,421 @@
+//! The store against a simple model: random transactions, flushes, merges and restarts on the simulated disk.
+//!
+//! The model is a sorted map a table; a transaction is a copy of it plus its own writes. Each round prints its
+//! seed on failure: `MODEL_SEED=n cargo test -p rrd-store --test model` replays it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rrd_store::fs::Fs;
+use rrd_store::fs::sim::SimFs;
+use rrd_store::schema::{ColumnDef, Compression, Lane, TimeColumn, TimeUnit};
+use rrd_store::{Config, Direction, Engine, Error, OnDuplicate, RowLayout, Schema, Table, Txn};
+
+/// A small, seeded generator (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        (self.next() >> 11) % n
+    }
+}
+
+fn column(id: u32, lane: Lane, nullable: bool) -> ColumnDef {
+    ColumnDef { id, name: format!("c{id}"), lane, nullable, hidden: false, options: Vec::new() }
+}
+
+fn schema(columns: Vec<ColumnDef>, key: Vec<u16>, time: Option<u16>) -> Schema {
+    let time = time.map(|column| TimeColumn { column, unit: TimeUnit::S, bias: 0 });
+    Schema { version: 1, columns, key, time, row_number: None, compression: Compression::Small, chunk_length: None, options: Vec::new() }
+}
+
+/// Series and time; a key that starts with a string; a time in the middle of the key.
+fn schemas() -> Vec<Schema> {
+    let int = |id, width| column(id, Lane::Int { width }, false);
+    vec![
+        schema(vec![int(0, 4), int(1, 4), column(2, Lane::F64, true), column(3, Lane::Bytes, true)], vec![1, 0], Some(0)),
+        schema(vec![column(0, Lane::Bytes, false), int(1, 2), column(2, Lane::F32, true)], vec![0, 1], None),
+        schema(vec![int(0, 2), column(1, Lane::Bytes, true), int(2, 4), int(3, 1)], vec![0, 2, 3], Some(2)),
+    ]
+}
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn random_row(random: &mut Random, layout: &RowLayout) -> Vec<u8> {
+    let mut row = Vec::new();
+    let mut writer = layout.writer(&mut row);
+    let schema = layout.schema().clone();
+    for (c, def) in schema.columns.iter().enumerate() {
+        if def.nullable && random.below(4) == 0 {
+            writer.set_null(c);
+            continue;
+        }
+        let is_time = schema.time.is_some_and(|t| usize::from(t.column) == c);
+        match def.lane {
+            Lane::Int { .. } => writer.set_int(c, random.below(if is_time { 100 } else { 6 })),
+            Lane::F32 => writer.set_f32_bits(c, (random.below(1000) as f32).to_bits()),
+            Lane::F64 => writer.set_f64_bits(c, (random.below(1000) as f64 / 8.0).to_bits()),
+            Lane::Bytes => {
+                let len = random.below(4) as usize;
+                let value: Vec<u8> = (0..len).map(|_| random.below(3) as u8).collect();
+                writer.push_bytes(c, &value);
+            }
+        }
+    }
+    writer.finish();
+    row
+}
+
+fn key_of(layout: &RowLayout, row: &[u8]) -> Vec<u8> {
+    let mut key = Vec::new();
+    layout.push_key(row, &mut key);
+    key
+}
+
+/// A transaction beside its model.
+struct Open {
+    txn: Txn,
+    /// Committed rows at its snapshot, one map a table, taken at the first read.
+    snapshot: Option<Vec<Rows>>,
+    /// Own writes: `None` deletes; the flag says that the key was free when it was inserted.
+    own: Vec<BTreeMap<Vec<u8>, (Option<Vec<u8>>, bool)>>,
+    savepoints: Vec<(u64, Vec<BTreeMap<Vec<u8>, (Option<Vec<u8>>, bool)>>)>,
+}
+
+struct World {
+    random: Random,
+    fs: SimFs,
+    engine: Arc<Engine>,
+    tables: Vec<Arc<Table>>,
+    committed: Vec<Rows>,
+    open: Vec<Option<Open>>,
+}
+
+fn config() -> Config {
+    let mut config = Config::new("/rrd");
+    config.background = false;
+    config.memtable_bytes = 40_000;
+    config.cache_bytes = 100_000;
+    config.tuning.bulk_run_bytes = 600;
+    config.tuning.bulk_min_bytes = 300;
+    config.tuning.txn_spill_bytes = 2_000;
+    config.tuning.chunk_target_rows = 40;
+    config
+}
+
+fn open_engine(fs: &SimFs) -> Arc<Engine> {
+    Engine::open(config(), Arc::new(fs.clone()) as Arc<dyn Fs>).expect("the engine opens")
+}
+
+fn table_name(i: usize) -> String {
+    format!("db/t{i}")
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let fs = SimFs::with_seed(seed);
+        let engine = open_engine(&fs);
+        for (i, schema) in schemas().into_iter().enumerate() {
+            engine.create_table(&table_name(i), schema).expect("create");
+        }
+        let tables = (0..schemas().len()).map(|i| engine.table(&table_name(i)).expect("table")).collect();
+        World { random: Random(seed | 1), fs, engine, tables, committed: vec![Rows::new(); schemas().len()], open: (0..3).map(|_| None).collect() }
+    }
+
+    fn step(&mut self) {
+        match self.random.below(100) {
+            0..=44 => self.write(),
+            45..=52 => self.bulk(),
+            53..=62 => self.compare_scan(),
+            63..=66 => self.savepoint(),
+            67..=70 => self.rollback_to_savepoint(),
+            71..=82 => self.commit(),
+            83..=86 => self.rollback(),
+            87..=91 => self.flush_or_merge(),
+            92..=93 => self.optimize(),
+            94..=96 => self.restart(),
+            97 => self.truncate(),
+            _ => self.check(),
+        }
+    }
+
+    fn pick_open(&mut self) -> usize {
+        let i = self.random.below(self.open.len() as u64) as usize;
+        if self.open[i].is_none() {
+            let own = vec![BTreeMap::new(); self.tables.len()];
+            self.open[i] = Some(Open { txn: self.engine.begin(), snapshot: None, own, savepoints: Vec::new() });
+        }
+        i
+    }
+
+    fn pick_table(&mut self) -> usize {
+        self.random.below(self.tables.len() as u64) as usize
+    }
+
+    fn write(&mut self) {
+        let i = self.pick_open();
+        let t = self.pick_table();
+        let layout = self.tables[t].layout();
+        let row = random_row(&mut self.random, &layout);
+        let key = key_of(&layout, &row);
+        let action = self.random.below(4);
+        let open = self.open[i].as_mut().expect("picked");
+        let live_now = live(&open.own[t], &self.committed[t], &key);
+        if action < 2 {
+            let result = open.txn.insert(&self.tables[t], &row, OnDuplicate::Fail);
+            if live_now {
+                assert!(matches!(result, Err(Error::Duplicate { .. })), "insert of an existing key gave {result:?}");
+            } else {
+                result.expect("insert of a new key");
+                let was_own_delete = matches!(open.own[t].get(&key), Some((None, false)));
+                open.own[t].insert(key, (Some(row), !was_own_delete));
+            }
+        } else if live_now {
+            let expects = open.own[t].get(&key).is_some_and(|w| w.1);
+            if action == 2 {
+                open.txn.update(&self.tables[t], &key, &row).expect("update in place");
+                open.own[t].insert(key, (Some(row), expects));
+            } else {
+                open.txn.delete(&self.tables[t], &key).expect("delete");
+                open.own[t].insert(key, (None, expects));
+            }
+        }
+    }
+
+    fn bulk(&mut self) {
+        let i = self.pick_open();
+        let t = self.pick_table();
+        let layout = self.tables[t].layout();
+        let count = self.random.below(60);
+        let rows: Vec<Vec<u8>> = (0..count).map(|_| random_row(&mut self.random, &layout)).collect();
+        let open = self.open[i].as_mut().expect("picked");
+        let savepoint = open.txn.savepoint();
+        open.txn.begin_bulk(&self.tables[t]);
+        let mut result = rows.iter().try_for_each(|row| open.txn.insert(&self.tables[t], row, OnDuplicate::Fail));
+        if result.is_ok() {
+            result = open.txn.end_bulk(&self.tables[t]);
+        }
+        let mut after = open.own[t].clone();
+        let mut is_duplicate = false;
+        for row in rows {
+            let key = key_of(&layout, &row);
+            is_duplicate |= live(&after, &self.committed[t], &key);
+            let was_own_delete = matches!(after.get(&key), Some((None, false)));
+            after.insert(key, (Some(row), !was_own_delete));
+        }
+        if is_duplicate {
+            assert!(matches!(result, Err(Error::Duplicate { .. })), "bulk insert with a duplicate gave {result:?}");
+            open.txn.rollback_to(savepoint).expect("statement rollback");
+        } else {
+            result.expect("bulk insert of new keys");
+            open.own[t] = after;
+        }
+        open.txn.release(savepoint);
+    }
+
+    fn compare_scan(&mut self) {
+        let i = self.pick_open();
+        let t = self.pick_table();
+        let layout = self.tables[t].layout();
+        let (probe, other) = (random_row(&mut self.random, &layout), random_row(&mut self.random, &layout));
+        let (from, inclusive) = match self.random.below(3) {
+            0 => (None, true),
+            n => (Some(key_of(&layout, &probe)), n == 1),
+        };
+        let direction = if self.random.below(2) == 0 { Direction::Forward } else { Direction::Backward };
+        let high = (self.random.below(2) == 0).then(|| key_of(&layout, &other));
+        let low = (self.random.below(2) == 0).then(|| key_of(&layout, &random_row(&mut self.random, &layout)));
+        let batch = 1 + self.random.below(20) as usize;
+        let open = self.open[i].as_mut().expect("picked");
+        let snapshot = open.snapshot.get_or_insert_with(|| self.committed.clone());
+        let mut expected: Vec<(Vec<u8>, Vec<u8>)> = overlay(&snapshot[t], &open.own[t]).into_iter().collect();
+        expected.retain(|(k, _)| low.as_ref().is_none_or(|l| k >= l) && high.as_ref().is_none_or(|h| k < h));
+        if direction == Direction::Backward {
+            expected.reverse();
+        }
+        if let Some(from) = &from {
+            expected.retain(|(k, _)| match (direction, inclusive) {
+                (Direction::Forward, true) => k >= from,
+                (Direction::Forward, false) => k > from,
+                (Direction::Backward, true) => k <= from,
+                (Direction::Backward, false) => k < from,
+            });
+        }
+        let mut cursor = open.txn.cursor(&self.tables[t]).expect("cursor");
+        cursor.set_bounds(low.as_deref(), high.as_deref());
+        cursor.seek(from.as_deref(), inclusive, direction).expect("seek");
+        let mut found = Vec::new();
+        while let Some(span) = cursor.next_span(batch).expect("next") {
+            for n in 0..span.rows {
+                let mut row = Vec::new();
+                span.group.push_row(span.row(n), &mut row).expect("row");
+                found.push((key_of(&layout, &row), row));
+            }
+        }
+        assert_eq!(found, expected, "scan {direction:?} from {from:?} ({inclusive}) within {low:?}..{high:?} of table {t}");
+    }
+
+    fn savepoint(&mut self) {
+        let i = self.pick_open();
+        let open = self.open[i].as_mut().expect("picked");
+        let id = open.txn.savepoint();
+        open.savepoints.push((id, open.own.clone()));
+    }
+
+    fn rollback_to_savepoint(&mut self) {
+        let i = self.pick_open();
+        let release = self.random.below(3) == 0;
+        let open = self.open[i].as_mut().expect("picked");
+        if open.savepoints.is_empty() {
+            return;
+        }
+        let at = self.random.below(open.savepoints.len() as u64) as usize;
+        let (id, own) = open.savepoints[at].clone();
+        if release {
+            open.txn.release(id);
+            open.savepoints.truncate(at);
+        } else {
+            open.txn.rollback_to(id).expect("rollback to savepoint");
+            open.own = own;
+            open.savepoints.truncate(at + 1);
+        }
+    }
+
+    fn commit(&mut self) {
+        let i = self.pick_open();
+        let mut open = self.open[i].take().expect("picked");
+        let conflict = open.own.iter().zip(&self.committed).any(|(own, committed)| own.iter().any(|(k, (row, expects))| row.is_some() && *expects && committed.contains_key(k)));
+        let result = open.txn.commit();
+        if conflict {
+            assert!(matches!(result, Err(Error::Duplicate { .. })), "commit with a conflict gave {result:?}");
+            return;
+        }
+        result.expect("commit");
+        for (committed, own) in self.committed.iter_mut().zip(open.own) {
+            for (key, (row, expects)) in own {
+                match row {
+                    Some(row) => drop(committed.insert(key, row)),
+                    None if expects => {}
+                    None => drop(committed.remove(&key)),
+                }
+            }
+        }
+    }
+
+    fn rollback(&mut self) {
+        let i = self.pick_open();
+        if let Some(mut open) = self.open[i].take() {
+            open.txn.rollback();
+        }
+    }
+
+    fn flush_or_merge(&mut self) {
+        let t = self.pick_table();
+        self.engine.flush_table(&self.tables[t]).expect("flush");
+        if self.random.below(2) == 0 {
+            self.engine.merge_table(&self.tables[t]).expect("merge");
+        }
+    }
+
+    fn optimize(&mut self) {
+        let t = self.pick_table();
+        self.engine.optimize_table(&self.tables[t], &mut |_, _| true).expect("optimize");
+    }
+
+    fn check(&mut self) {
+        let t = self.pick_table();
+        let findings = self.engine.check_table(&self.tables[t], &mut |_, _| true).expect("check");
+        assert_eq!(findings, Vec::<String>::new());
+    }
+
+    fn truncate(&mut self) {
+        if self.random.below(4) != 0 || self.open.iter().any(Option::is_some) {
+            return;
+        }
+        let t = self.pick_table();
+        self.engine.truncate_table(&table_name(t)).expect("truncate");
+        self.committed[t].clear();
+    }
+
+    /// A clean stop or a power cut; open transactions are gone either way.
+    fn restart(&mut self) {
+        self.open.iter_mut().for_each(|o| *o = None);
+        self.tables.clear();
+        if self.random.below(2) == 0 {
+            self.engine.close().expect("close");
+        }
+        let seed = self.random.next();
+        // The old engine lets go of its lock before the new one opens.
+        self.engine = {
+            let placeholder = open_engine(&SimFs::new());
+            drop(std::mem::replace(&mut self.engine, placeholder));
+            self.fs = self.fs.power_cut(seed);
+            open_engine(&self.fs)
+        };
+        self.tables = (0..self.committed.len()).map(|i| self.engine.table(&table_name(i)).expect("table")).collect();
+        for t in 0..self.tables.len() {
+            assert_eq!(all_rows(&self.engine, &self.tables[t]), self.committed[t], "table {t} after a restart");
+        }
+    }
+}
+
+fn live(own: &BTreeMap<Vec<u8>, (Option<Vec<u8>>, bool)>, committed: &Rows, key: &[u8]) -> bool {
+    match own.get(key) {
+        Some((row, _)) => row.is_some(),
+        None => committed.contains_key(key),
+    }
+}
+
+fn overlay(snapshot: &Rows, own: &BTreeMap<Vec<u8>, (Option<Vec<u8>>, bool)>) -> Rows {
+    let mut rows = snapshot.clone();
+    for (key, (row, _)) in own {
+        match row {
+            Some(row) => drop(rows.insert(key.clone(), row.clone())),
+            None => drop(rows.remove(key)),
+        }
+    }
+    rows
+}
+
+fn all_rows(engine: &Arc<Engine>, table: &Arc<Table>) -> Rows {
+    let mut txn = engine.begin();
+    let mut cursor = txn.cursor(table).expect("cursor");
+    cursor.seek(None, true, Direction::Forward).expect("seek");
+    let mut rows = Rows::new();
+    while let Some(span) = cursor.next_span(1000).expect("next") {
+        for n in 0..span.rows {
+            let mut row = Vec::new();
+            span.group.push_row(span.row(n), &mut row).expect("row");
+            rows.insert(key_of(&table.layout(), &row), row);
+        }
+    }
+    rows
+}
+
+#[test]
+fn the_store_does_what_a_sorted_map_does() {
+    let seeds = match std::env::var("MODEL_SEED") {
+        Ok(seed) => {
+            let seed: u64 = seed.parse().expect("MODEL_SEED is a number");
+            seed..seed + 1
+        }
+        Err(_) => 1..500,
+    };
+    for seed in seeds {
+        let run = std::panic::catch_unwind(|| {
+            let mut world = World::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            (0..600).for_each(|_| world.step());
+        });
+        if let Err(panic) = run {
+            eprintln!("replay with MODEL_SEED={seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
