@@ -96,13 +96,8 @@ impl SimFs {
 
     /// An empty file system whose partial writes and failed syncs depend on `seed`.
     pub fn with_seed(seed: u64) -> SimFs {
-        let disk = Disk {
-            random: seed,
-            ..Disk::default()
-        };
-        SimFs {
-            disk: Arc::new(Mutex::new(disk)),
-        }
+        let disk = Disk { random: seed, ..Disk::default() };
+        SimFs { disk: Arc::new(Mutex::new(disk)) }
     }
 
     /// How many mutating operations there have been, failed ones included.
@@ -137,9 +132,22 @@ impl SimFs {
     /// What a machine finds that starts again after losing power now; `seed` chooses what survived.
     pub fn power_cut(&self, seed: u64) -> SimFs {
         let disk = self.disk.lock();
-        SimFs {
-            disk: Arc::new(Mutex::new(disk.after_power_cut(seed))),
-        }
+        SimFs { disk: Arc::new(Mutex::new(disk.after_power_cut(seed))) }
+    }
+
+    /// What a server finds that starts again after it was killed now, the machine going on: everything that was
+    /// written, durable or not.
+    pub fn kill(&self) -> SimFs {
+        let disk = self.disk.lock();
+        let after = Disk {
+            inodes: disk.inodes.clone(),
+            seen: disk.seen.clone(),
+            durable: disk.durable.clone(),
+            unsynced: disk.unsynced.clone(),
+            random: disk.random,
+            ..Disk::default()
+        };
+        SimFs { disk: Arc::new(Mutex::new(after)) }
     }
 
     /// Flips the bits of `xor` in one byte, on disk; nothing happens behind the end.
@@ -168,8 +176,7 @@ impl SimFs {
     /// All files, by path.
     pub fn files(&self) -> Vec<PathBuf> {
         let disk = self.disk.lock();
-        let is_file =
-            |(path, node): (&PathBuf, &Node)| matches!(node, Node::File(_)).then(|| path.clone());
+        let is_file = |(path, node): (&PathBuf, &Node)| matches!(node, Node::File(_)).then(|| path.clone());
         disk.seen.iter().filter_map(is_file).collect()
     }
 
@@ -215,11 +222,7 @@ impl Inode {
                 _ => change.apply(&mut durable),
             }
         }
-        Inode {
-            seen: durable.clone(),
-            durable,
-            unsynced: Vec::new(),
-        }
+        Inode { seen: durable.clone(), durable, unsynced: Vec::new() }
     }
 }
 
@@ -241,10 +244,9 @@ impl Change {
     fn torn(&self, random: &mut u64) -> Change {
         match self {
             Change::Truncate { len } => Change::Truncate { len: *len },
-            Change::Write { offset, bytes } => Change::Write {
-                offset: *offset,
-                bytes: bytes[..below(random, bytes.len() + 1)].to_vec(),
-            },
+            Change::Write { offset, bytes } => {
+                Change::Write { offset: *offset, bytes: bytes[..below(random, bytes.len() + 1)].to_vec() }
+            }
         }
     }
 
@@ -275,9 +277,7 @@ impl Disk {
             return Fate::Fails(errno);
         }
         match self.plan.fail_from {
-            Some((n, errno)) if self.ops >= n && matches!(op, "create" | "write" | "link") => {
-                Fate::Fails(errno)
-            }
+            Some((n, errno)) if self.ops >= n && matches!(op, "create" | "write" | "link") => Fate::Fails(errno),
             _ => Fate::Works,
         }
     }
@@ -306,9 +306,8 @@ impl Disk {
 
     fn sync_names(&mut self, dir: &Path) {
         for change in std::mem::take(&mut self.unsynced) {
-            let (now, later): (NameChange, NameChange) = change
-                .into_iter()
-                .partition(|(path, _)| path.parent() == Some(dir));
+            let (now, later): (NameChange, NameChange) =
+                change.into_iter().partition(|(path, _)| path.parent() == Some(dir));
             set_names(&mut self.durable, &now);
             if !later.is_empty() {
                 self.unsynced.push(later);
@@ -347,18 +346,8 @@ impl Disk {
             }
         }
         drop_orphans(&mut names);
-        let inodes = self
-            .inodes
-            .iter()
-            .map(|inode| inode.after_power_cut(&mut random))
-            .collect();
-        Disk {
-            inodes,
-            seen: names.clone(),
-            durable: names,
-            random,
-            ..Disk::default()
-        }
+        let inodes = self.inodes.iter().map(|inode| inode.after_power_cut(&mut random)).collect();
+        Disk { inodes, seen: names.clone(), durable: names, random, ..Disk::default() }
     }
 }
 
@@ -376,9 +365,7 @@ fn drop_orphans(names: &mut BTreeMap<PathBuf, Node>) {
     // Paths sort behind their folders, so one pass is enough.
     let mut kept = BTreeMap::new();
     for (path, node) in std::mem::take(names) {
-        let has_home = path
-            .parent()
-            .is_none_or(|p| is_root(p) || kept.get(p) == Some(&Node::Dir));
+        let has_home = path.parent().is_none_or(|p| is_root(p) || kept.get(p) == Some(&Node::Dir));
         if has_home {
             kept.insert(path, node);
         }
@@ -427,27 +414,18 @@ impl WriteFile for SimWriteFile {
         let inode = &mut disk.inodes[self.inode];
         match fate {
             Fate::Works => {
-                inode.change(Change::Write {
-                    offset: self.len,
-                    bytes: bytes.to_vec(),
-                });
+                inode.change(Change::Write { offset: self.len, bytes: bytes.to_vec() });
                 self.len += bytes.len();
                 Ok(())
             }
             Fate::Cut => {
-                inode.change(Change::Write {
-                    offset: self.len,
-                    bytes: bytes.to_vec(),
-                });
+                inode.change(Change::Write { offset: self.len, bytes: bytes.to_vec() });
                 self.fail("write", libc::EIO)
             }
             Fate::Fails(errno) => {
                 if !was_cut {
                     let part = below(&mut disk.random, bytes.len() + 1);
-                    inode.change(Change::Write {
-                        offset: self.len,
-                        bytes: bytes[..part].to_vec(),
-                    });
+                    inode.change(Change::Write { offset: self.len, bytes: bytes[..part].to_vec() });
                 }
                 self.fail("write", errno)
             }
@@ -520,9 +498,7 @@ impl ReadFile for SimReadFile {
                 buf.copy_from_slice(bytes);
                 Ok(())
             }
-            None => Err(Error::io("read", &self.path)(
-                io::ErrorKind::UnexpectedEof.into(),
-            )),
+            None => Err(Error::io("read", &self.path)(io::ErrorKind::UnexpectedEof.into())),
         }
     }
 
@@ -553,26 +529,13 @@ impl Fs for SimFs {
         disk.check_parent("create", path)?;
         let inode = disk.inodes.len();
         disk.inodes.push(Inode::default());
-        disk.rename_all(
-            "create",
-            path,
-            vec![(path.to_path_buf(), Some(Node::File(inode)))],
-        )?;
-        Ok(Box::new(SimWriteFile {
-            disk: self.disk.clone(),
-            inode,
-            path: path.to_path_buf(),
-            len: 0,
-        }))
+        disk.rename_all("create", path, vec![(path.to_path_buf(), Some(Node::File(inode)))])?;
+        Ok(Box::new(SimWriteFile { disk: self.disk.clone(), inode, path: path.to_path_buf(), len: 0 }))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         let inode = self.disk.lock().file("open", path)?;
-        Ok(Arc::new(SimReadFile {
-            disk: self.disk.clone(),
-            inode,
-            path: path.to_path_buf(),
-        }))
+        Ok(Arc::new(SimReadFile { disk: self.disk.clone(), inode, path: path.to_path_buf() }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
@@ -614,11 +577,7 @@ impl Fs for SimFs {
             return Err(failure("link", to, libc::EEXIST));
         }
         disk.check_parent("link", to)?;
-        disk.rename_all(
-            "link",
-            to,
-            vec![(to.to_path_buf(), Some(Node::File(inode)))],
-        )
+        disk.rename_all("link", to, vec![(to.to_path_buf(), Some(Node::File(inode)))])
     }
 
     fn create_dir(&self, path: &Path) -> Result<()> {
@@ -628,9 +587,7 @@ impl Fs for SimFs {
             match disk.seen.get(dir) {
                 Some(Node::Dir) => {}
                 Some(Node::File(_)) => return Err(failure("create", dir, libc::EEXIST)),
-                None => {
-                    disk.rename_all("create", dir, vec![(dir.to_path_buf(), Some(Node::Dir))])?
-                }
+                None => disk.rename_all("create", dir, vec![(dir.to_path_buf(), Some(Node::Dir))])?,
             }
         }
         Ok(())
@@ -647,18 +604,9 @@ impl Fs for SimFs {
                 Node::Dir => 0,
                 Node::File(inode) => disk.inodes[*inode].seen.len() as u64,
             };
-            Some(DirEntry {
-                name,
-                bytes,
-                is_dir: *node == Node::Dir,
-            })
+            Some(DirEntry { name, bytes, is_dir: *node == Node::Dir })
         };
-        Ok(disk
-            .seen
-            .iter()
-            .filter(|(path, _)| path.parent() == Some(dir))
-            .filter_map(entry)
-            .collect())
+        Ok(disk.seen.iter().filter(|(path, _)| path.parent() == Some(dir)).filter_map(entry).collect())
     }
 
     fn sync_file(&self, path: &Path) -> Result<()> {
@@ -692,13 +640,8 @@ impl Fs for SimFs {
             self.create(path)?;
         }
         if !self.disk.lock().locks.insert(path.to_path_buf()) {
-            return Err(Error::Locked {
-                path: path.to_path_buf(),
-            });
+            return Err(Error::Locked { path: path.to_path_buf() });
         }
-        Ok(Box::new(SimLock {
-            disk: self.disk.clone(),
-            path: path.to_path_buf(),
-        }))
+        Ok(Box::new(SimLock { disk: self.disk.clone(), path: path.to_path_buf() }))
     }
 }

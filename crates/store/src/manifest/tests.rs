@@ -36,11 +36,7 @@ fn schema(version: u32, with_time: bool) -> Arc<Schema> {
         hidden: false,
         options: vec![("DST".into(), "GAUGE".into())],
     };
-    let time = TimeColumn {
-        column: 1,
-        unit: TimeUnit::Timestamp { fraction_digits: 3 },
-        bias: 0,
-    };
+    let time = TimeColumn { column: 1, unit: TimeUnit::Timestamp { fraction_digits: 3 }, bias: 0 };
     Arc::new(Schema {
         version,
         columns: vec![column(0, "sensor"), column(1, "ts")],
@@ -73,11 +69,7 @@ fn segment(id: u64, chunk: u64) -> SegmentMeta {
 }
 
 fn create(table: u32, name: &str) -> Edit {
-    Edit::CreateTable {
-        table: TableId(table),
-        name: name.into(),
-        schema: schema(1, true),
-    }
+    Edit::CreateTable { table: TableId(table), name: name.into(), schema: schema(1, true) }
 }
 
 /// Numbers that depend on a seed.
@@ -85,10 +77,7 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
 
@@ -101,55 +90,21 @@ impl Random {
         let table = TableId(self.below(4) as u32);
         let name = format!("db/t{}", self.below(4));
         match self.below(12) {
-            0 => Edit::CreateTable {
-                table,
-                name,
-                schema: schema(1, self.below(2) == 0),
-            },
+            0 => Edit::CreateTable { table, name, schema: schema(1, self.below(2) == 0) },
             1 => Edit::DropTable { table },
             2 => Edit::RenameTable { table, name },
-            3 => Edit::SetSchema {
-                table,
-                schema: schema(self.below(4) as u32, true),
-            },
-            4 => Edit::Truncate {
-                table,
-                flushed_seq: self.below(100),
-            },
+            3 => Edit::SetSchema { table, schema: schema(self.below(4) as u32, true) },
+            4 => Edit::Truncate { table, flushed_seq: self.below(100) },
             5 => {
                 let start = self.below(10) * 10;
-                Edit::AddChunk {
-                    table,
-                    span: ChunkSpan {
-                        start,
-                        end: start + self.below(12),
-                    },
-                }
+                Edit::AddChunk { table, span: ChunkSpan { start, end: start + self.below(12) } }
             }
-            6 => Edit::AddSegment {
-                table,
-                meta: segment(self.below(20), self.below(10) * 10),
-            },
-            7 => Edit::RemoveSegment {
-                table,
-                segment: SegmentId(self.below(20)),
-            },
-            8 => Edit::Flushed {
-                table,
-                seq: self.below(100),
-            },
-            9 => Edit::NextSeq {
-                seq: self.below(100),
-            },
-            10 => Edit::NextRowNumber {
-                table,
-                next: self.below(100),
-            },
-            _ => Edit::SetProperty {
-                table,
-                name,
-                value: self.bytes(),
-            },
+            6 => Edit::AddSegment { table, meta: segment(self.below(20), self.below(10) * 10) },
+            7 => Edit::RemoveSegment { table, segment: SegmentId(self.below(20)) },
+            8 => Edit::Flushed { table, seq: self.below(100) },
+            9 => Edit::NextSeq { seq: self.below(100) },
+            10 => Edit::NextRowNumber { table, next: self.below(100) },
+            _ => Edit::SetProperty { table, name, value: self.bytes() },
         }
     }
 
@@ -244,35 +199,22 @@ fn edits_that_make_no_sense_are_refused() {
     state.apply(&create(3, "a/b")).unwrap();
     assert_eq!(state.next_table, 4);
     let table = TableId(3);
-    let chunk = |start, end| Edit::AddChunk {
-        table,
-        span: ChunkSpan { start, end },
-    };
+    let chunk = |start, end| Edit::AddChunk { table, span: ChunkSpan { start, end } };
     let add = |meta| Edit::AddSegment { table, meta };
     state.apply(&chunk(10, 20)).unwrap();
     state.apply(&chunk(20, u64::MAX)).unwrap();
     state.apply(&add(segment(7, 10))).unwrap();
     assert_eq!(state.next_segment, 8);
     let before = state.clone();
-    let upside_down = SegmentMeta {
-        min_time: 9,
-        max_time: 8,
-        ..segment(8, 10)
-    };
+    let upside_down = SegmentMeta { min_time: 9, max_time: 8, ..segment(8, 10) };
     let refused = [
         create(3, "a/c"),
         create(2, "a/c"),
         create(u32::MAX, "a/c"),
         create(4, "a/b"),
         Edit::DropTable { table: TableId(4) },
-        Edit::RenameTable {
-            table: TableId(4),
-            name: "x/y".into(),
-        },
-        Edit::SetSchema {
-            table,
-            schema: schema(1, true),
-        },
+        Edit::RenameTable { table: TableId(4), name: "x/y".into() },
+        Edit::SetSchema { table, schema: schema(1, true) },
         chunk(0, 11),
         chunk(19, 20),
         chunk(5, 30),
@@ -281,45 +223,21 @@ fn edits_that_make_no_sense_are_refused() {
         add(segment(7, 10)),
         add(segment(8, 11)),
         add(segment(u64::MAX, 10)),
-        add(SegmentMeta {
-            schema_version: 2,
-            ..segment(8, 10)
-        }),
+        add(SegmentMeta { schema_version: 2, ..segment(8, 10) }),
         add(upside_down),
-        Edit::RemoveSegment {
-            table,
-            segment: SegmentId(8),
-        },
+        Edit::RemoveSegment { table, segment: SegmentId(8) },
     ];
     for edit in refused {
         assert!(state.apply(&edit).is_err(), "{edit:?}");
         assert_eq!(state, before, "{edit:?}");
     }
-    state
-        .apply(&Edit::SetSchema {
-            table,
-            schema: schema(2, true),
-        })
-        .unwrap();
+    state.apply(&Edit::SetSchema { table, schema: schema(2, true) }).unwrap();
     state.apply(&add(segment(8, 10))).unwrap();
-    state
-        .apply(&Edit::RenameTable {
-            table,
-            name: "a/b".into(),
-        })
-        .unwrap();
-    state
-        .apply(&Edit::Truncate {
-            table,
-            flushed_seq: 5,
-        })
-        .unwrap();
+    state.apply(&Edit::RenameTable { table, name: "a/b".into() }).unwrap();
+    state.apply(&Edit::Truncate { table, flushed_seq: 5 }).unwrap();
     state.apply(&Edit::Flushed { table, seq: 4 }).unwrap();
     let table = &state.tables[&table];
-    assert_eq!(
-        (table.segments.len(), table.chunks.len(), table.flushed_seq),
-        (0, 0, 5)
-    );
+    assert_eq!((table.segments.len(), table.chunks.len(), table.flushed_seq), (0, 0, 5));
     assert_eq!(table.old_schemas.keys().collect::<Vec<_>>(), [&1]);
 }
 
@@ -330,17 +248,12 @@ fn commits_are_there_after_a_restart_and_one_file_is() {
     assert_eq!(state, State::default());
     let mut random = Random(9);
     for _ in 0..60 {
-        manifest
-            .commit(&random.sensible(&manifest.state()))
-            .unwrap();
+        manifest.commit(&random.sensible(&manifest.state())).unwrap();
         assert_eq!(fs.files().len(), 1);
         assert_eq!(open(&fs.power_cut(5)).1, manifest.state());
     }
     let name = fs.files()[0].to_string_lossy().into_owned();
-    assert!(
-        name.as_str() > "data/manifest-00000001.rrdm",
-        "rewritten when it grew: {name}"
-    );
+    assert!(name.as_str() > "data/manifest-00000001.rrdm", "rewritten when it grew: {name}");
     assert!(fs.read(&fs.files()[0]).len() < 40_000);
 }
 
@@ -376,16 +289,8 @@ fn small_manifest() -> (SimFs, PathBuf, Vec<State>, Vec<u64>) {
     let (manifest, state) = open(&fs);
     let path = fs.files()[0].clone();
     let (mut states, mut begins) = (vec![state], Vec::new());
-    let flushed = |seq| Edit::Flushed {
-        table: TableId(0),
-        seq,
-    };
-    for edits in [
-        vec![create(0, "a/b")],
-        vec![flushed(1)],
-        vec![flushed(2), create(1, "a/c")],
-        vec![flushed(3)],
-    ] {
+    let flushed = |seq| Edit::Flushed { table: TableId(0), seq };
+    for edits in [vec![create(0, "a/b")], vec![flushed(1)], vec![flushed(2), create(1, "a/c")], vec![flushed(3)]] {
         begins.push(fs.read(&path).len() as u64);
         manifest.commit(&edits).unwrap();
         states.push(manifest.state());
@@ -403,17 +308,11 @@ fn every_prefix_gives_an_older_state_or_an_error() {
         let fs = fs.power_cut(0);
         fs.truncate(&path, cut);
         if cut < begins[0] {
-            assert!(
-                matches!(open_with(&fs, 0), Err(Error::Corruption { .. })),
-                "cut at {cut}"
-            );
+            assert!(matches!(open_with(&fs, 0), Err(Error::Corruption { .. })), "cut at {cut}");
             continue;
         }
         let receipt = file::FRAME_BYTES as u64;
-        let whole = begins[1..]
-            .iter()
-            .filter(|&&end| end - receipt <= cut)
-            .count();
+        let whole = begins[1..].iter().filter(|&&end| end - receipt <= cut).count();
         let (manifest, state) = open_with(&fs, 0).unwrap_or_else(|e| panic!("cut at {cut}: {e}"));
         assert_eq!(state, states[whole], "cut at {cut}");
         manifest.commit(&[Edit::NextSeq { seq: 77 }]).unwrap();
@@ -426,22 +325,13 @@ fn every_flipped_bit_is_found_or_harmless() {
     let (fs, path, states, begins) = small_manifest();
     let receipt = file::FRAME_BYTES as u64;
     for offset in 0..begins[4] {
-        let in_receipt = begins[1..]
-            .iter()
-            .any(|&end| end - receipt <= offset && offset < end);
+        let in_receipt = begins[1..].iter().any(|&end| end - receipt <= offset && offset < end);
         for bit in 0..8 {
             let fs = fs.power_cut(0);
             fs.corrupt(&path, offset, 1 << bit);
             match open_with(&fs, 0) {
-                Err(Error::Corruption {
-                    path: named,
-                    offset: at,
-                    ..
-                }) => {
-                    assert!(
-                        named == path && at <= offset && !in_receipt,
-                        "byte {offset}"
-                    );
+                Err(Error::Corruption { path: named, offset: at, .. }) => {
+                    assert!(named == path && at <= offset && !in_receipt, "byte {offset}");
                 }
                 Ok((_, state)) => {
                     assert!(in_receipt, "byte {offset} went unnoticed");
@@ -469,9 +359,7 @@ fn a_newer_version_is_refused_and_not_guessed_at() {
     let crc = crc32fast::hash(&header[..28]).to_le_bytes();
     (0..4).for_each(|i| fs.corrupt(&path, 28 + i, header[28 + i as usize] ^ crc[i as usize]));
     match open_with(&fs, 0) {
-        Err(Error::Incompatible {
-            found, supported, ..
-        }) => assert_eq!((found, supported), (2, 1)),
+        Err(Error::Incompatible { found, supported, .. }) => assert_eq!((found, supported), (2, 1)),
         _ => panic!("a newer version must be refused"),
     }
 }
@@ -482,15 +370,9 @@ fn a_failed_sync_poisons_the_manifest() {
     let (manifest, _) = open(&fs);
     manifest.commit(&[create(0, "a/b")]).unwrap();
     fs.fail_at(fs.op_count() + 2, libc::EIO);
-    assert!(matches!(
-        manifest.commit(&[create(1, "a/c")]),
-        Err(Error::Io { op: "sync", .. })
-    ));
+    assert!(matches!(manifest.commit(&[create(1, "a/c")]), Err(Error::Io { op: "sync", .. })));
     let ops = fs.op_count();
-    assert!(matches!(
-        manifest.commit(&[create(1, "a/c")]),
-        Err(Error::Poisoned { .. })
-    ));
+    assert!(matches!(manifest.commit(&[create(1, "a/c")]), Err(Error::Poisoned { .. })));
     assert_eq!((fs.op_count(), manifest.state().tables.len()), (ops, 1));
 }
 
@@ -511,18 +393,10 @@ fn a_full_disk_at_any_operation_refuses_commits_and_never_revives_them() {
                     assert_eq!(manifest.state(), before);
                 }
                 let found = open(&fs.power_cut(i)).1;
-                let poisoned = matches!(
-                    manifest.commit(&[Edit::DropTable { table: TableId(99) }]),
-                    Err(Error::Poisoned { .. })
-                );
-                assert!(
-                    poisoned || found == manifest.state(),
-                    "start {start}, commit {i}: {outcome:?}"
-                );
-                assert!(
-                    !(poisoned && lasting),
-                    "start {start}: a full disk alone must not poison"
-                );
+                let poisoned =
+                    matches!(manifest.commit(&[Edit::DropTable { table: TableId(99) }]), Err(Error::Poisoned { .. }));
+                assert!(poisoned || found == manifest.state(), "start {start}, commit {i}: {outcome:?}");
+                assert!(!(poisoned && lasting), "start {start}: a full disk alone must not poison");
             }
             fs.heal();
             if lasting {
@@ -577,6 +451,13 @@ fn a_power_cut_at_any_operation_leaves_the_state_before_or_after_the_commit() {
                 after_crash(&fs.power_cut(cut), &possible, &what, n);
                 crashes += 1;
             }
+            let killed = fs.kill();
+            let (_, state) = open_with(&killed, 600).unwrap();
+            assert!(possible.is_empty() || possible.contains(&state), "seed {seed}, operation {n}");
+            for cut in 0..3 {
+                after_crash(&killed.power_cut(cut), &[state.clone()], &format!("seed {seed}, killed at {n}"), n);
+                crashes += 1;
+            }
         }
     }
     println!("{crashes} power cuts");
@@ -590,17 +471,10 @@ fn after_crash(fs: &SimFs, possible: &[State], what: &str, n: u64) {
     assert!(is_new || possible.contains(&found), "{what}");
     fs.crash_at(fs.op_count() + 1 + n % 11);
     let (possible, outcome) = run(fs, n);
-    let possible = if possible.is_empty() {
-        vec![found]
-    } else {
-        possible
-    };
+    let possible = if possible.is_empty() { vec![found] } else { possible };
     let fs = fs.power_cut(n);
     let (manifest, found) = open_with(&fs, 600).unwrap_or_else(|e| panic!("{what}, second: {e}"));
-    assert!(
-        possible.contains(&found),
-        "{what}, second, after {outcome:?}"
-    );
+    assert!(possible.contains(&found), "{what}, second, after {outcome:?}");
     manifest.commit(&[Edit::NextSeq { seq: 1000 }]).unwrap();
     assert_eq!(open(&fs.power_cut(3)).1, manifest.state(), "{what}");
 }
@@ -612,9 +486,7 @@ fn the_worked_example_of_the_format_document_holds() {
     manifest.commit(&[Edit::NextSeq { seq: 7 }]).unwrap();
     let document = include_str!("../../../../docs/format-log.md");
     let bytes = fs.read(&fs.files()[0]);
-    let lines = bytes
-        .chunks(16)
-        .map(|line| line.iter().map(|b| format!("{b:02x} ")).collect::<String>());
+    let lines = bytes.chunks(16).map(|line| line.iter().map(|b| format!("{b:02x} ")).collect::<String>());
     let dump: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
     let dump = dump.join("\n");
     assert!(document.contains(&dump), "the document should say\n{dump}");

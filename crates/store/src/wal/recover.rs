@@ -23,12 +23,7 @@ struct LogFile {
 }
 
 /// Replays the log in `dir` and gives the writer that continues it.
-pub fn recover(
-    fs: Arc<dyn Fs>,
-    dir: &Path,
-    file_bytes: u64,
-    replay: &mut Replay<'_>,
-) -> Result<Writer> {
+pub fn recover(fs: Arc<dyn Fs>, dir: &Path, file_bytes: u64, replay: &mut Replay<'_>) -> Result<Writer> {
     fs.create_dir(dir)?;
     let files = find_files(&*fs, dir)?;
     let mut writer = Writer::new(fs.clone(), dir, file_bytes);
@@ -40,20 +35,17 @@ pub fn recover(
             None => replay_last(file, &bytes, replay)?,
         };
         let header = file.header;
-        writer.retired.push_back(Retired {
-            number: header.number,
-            end,
-            bytes: bytes.len() as u64,
-        });
+        writer.retired.push_back(Retired { number: header.number, end, bytes: bytes.len() as u64 });
         writer.end = end;
         writer.next_number = header.number + 1;
         writer.incarnation = header.incarnation + 1;
     }
+    // A killed server may have left written but unsynced records. They were replayed, so they must stay; and
+    // files that it removed must not come back beside those to come.
     if let Some(last) = files.last() {
-        // A killed server may have left written but unsynced records. They were replayed, so they must stay.
         fs.sync_file(&last.path)?;
-        fs.sync_dir(dir)?;
     }
+    fs.sync_dir(dir)?;
     Ok(writer)
 }
 
@@ -76,36 +68,19 @@ fn find_files(fs: &dyn Fs, dir: &Path) -> Result<Vec<LogFile>> {
     Ok(files)
 }
 
-fn check_place(
-    path: &Path,
-    number: u64,
-    header: &FileHeader,
-    before: Option<&FileHeader>,
-) -> Result<()> {
+fn check_place(path: &Path, number: u64, header: &FileHeader, before: Option<&FileHeader>) -> Result<()> {
     if header.number != number {
-        return Err(Error::corrupt(
-            path,
-            16,
-            format!("it is log file {:#x} under another name", header.number),
-        ));
+        return Err(Error::corrupt(path, 16, format!("it is log file {:#x} under another name", header.number)));
     }
     let Some(before) = before else {
         return Ok(());
     };
     if number != before.number + 1 {
         let missing = writer::file_name(before.number + 1);
-        return Err(Error::corrupt(
-            path,
-            0,
-            format!("the log file '{missing}' before it is missing"),
-        ));
+        return Err(Error::corrupt(path, 0, format!("the log file '{missing}' before it is missing")));
     }
     if header.previous_end < before.start || header.start < header.previous_end {
-        return Err(Error::corrupt(
-            path,
-            32,
-            "it does not continue the log file before it",
-        ));
+        return Err(Error::corrupt(path, 32, "it does not continue the log file before it"));
     }
     Ok(())
 }
@@ -120,11 +95,7 @@ fn replay_closed(file: &LogFile, bytes: &[u8], end: Lsn, replay: &mut Replay<'_>
         at = hand_on(&frame, at, replay)?;
     }
     if at > end {
-        return Err(Error::corrupt(
-            &file.path,
-            file.offset(end),
-            "a record lies across the end of the file",
-        ));
+        return Err(Error::corrupt(&file.path, file.offset(end), "a record lies across the end of the file"));
     }
     Ok(end)
 }
@@ -152,11 +123,7 @@ fn replay_last(file: &LogFile, bytes: &[u8], replay: &mut Replay<'_>) -> Result<
 fn was_durable(file: &LogFile, tail: &[u8], at: Lsn) -> bool {
     (1..tail.len()).any(|skip| {
         // Cheap for bytes that are no frame: the position is compared before anything is summed up.
-        let candidate = frame::decode(
-            &tail[skip..],
-            file.header.incarnation,
-            Lsn(at.0 + skip as u64),
-        );
+        let candidate = frame::decode(&tail[skip..], file.header.incarnation, Lsn(at.0 + skip as u64));
         candidate.is_ok_and(|frame| frame.synced > at)
     })
 }
@@ -177,20 +144,13 @@ impl LogFile {
 }
 
 fn rest(bytes: &[u8], offset: u64) -> &[u8] {
-    usize::try_from(offset)
-        .ok()
-        .and_then(|o| bytes.get(o..))
-        .unwrap_or(&[])
+    usize::try_from(offset).ok().and_then(|o| bytes.get(o..)).unwrap_or(&[])
 }
 
 fn read_header(fs: &dyn Fs, path: &Path) -> Result<FileHeader> {
     let file = fs.open(path)?;
     if file.len() < HEADER_BYTES as u64 {
-        return Err(Error::corrupt(
-            path,
-            file.len(),
-            "the file ends within its header",
-        ));
+        return Err(Error::corrupt(path, file.len(), "the file ends within its header"));
     }
     let mut bytes = [0; HEADER_BYTES];
     file.read_at(0, &mut bytes)?;

@@ -68,11 +68,7 @@ impl Writer {
         if group.is_empty() {
             return Ok(());
         }
-        if self
-            .current
-            .as_ref()
-            .is_some_and(|c| c.file.len() >= self.file_bytes)
-        {
+        if self.current.as_ref().is_some_and(|c| c.file.len() >= self.file_bytes) {
             self.sync()?;
             self.retire();
         }
@@ -98,10 +94,7 @@ impl Writer {
     pub fn sync(&mut self) -> Result<(), Failure> {
         let path = self.current_path();
         match &mut self.current {
-            Some(current) => current
-                .file
-                .sync()
-                .map_err(|e| Failure::Broken(at(&path, e))),
+            Some(current) => current.file.sync().map_err(|e| Failure::Broken(at(&path, e))),
             None => Ok(()),
         }
     }
@@ -119,7 +112,10 @@ impl Writer {
 
     /// Removes the oldest files as long as nothing behind `keep_from` is in them.
     pub fn remove_until(&mut self, keep_from: Lsn) -> Result<(), Failure> {
-        while let Some(oldest) = self.retired.front()
+        // One file stays in any case: positions and numbers go on from it after a start.
+        let kept = usize::from(self.current.is_none());
+        while self.retired.len() > kept
+            && let Some(oldest) = self.retired.front()
             && oldest.end <= keep_from
         {
             let path = self.dir.join(file_name(oldest.number));
@@ -135,11 +131,7 @@ impl Writer {
 
     fn retire(&mut self) {
         if let Some(Current { file, number }) = self.current.take() {
-            self.retired.push_back(Retired {
-                number,
-                end: self.end,
-                bytes: file.len(),
-            });
+            self.retired.push_back(Retired { number, end: self.end, bytes: file.len() });
         }
     }
 
@@ -153,11 +145,7 @@ impl Writer {
         if len > HEADER_BYTES as u64 {
             file.truncate(len).map_err(|e| at(&path, e))?;
             file.sync().map_err(|e| at(&path, e))?;
-            self.retired.push_back(Retired {
-                number,
-                end: self.end,
-                bytes: len,
-            });
+            self.retired.push_back(Retired { number, end: self.end, bytes: len });
         } else {
             // Nothing else is in it. Kept, such files would take up what little space is left.
             drop(file);
@@ -189,22 +177,11 @@ impl Writer {
         }
     }
 
-    fn make_file(
-        &self,
-        path: &Path,
-        temporary: &Path,
-        number: u64,
-        start: Lsn,
-    ) -> crate::Result<Box<dyn WriteFile>> {
+    fn make_file(&self, path: &Path, temporary: &Path, number: u64, start: Lsn) -> crate::Result<Box<dyn WriteFile>> {
         if self.fs.exists(temporary) {
             self.fs.remove(temporary)?;
         }
-        let header = FileHeader {
-            number,
-            incarnation: self.incarnation,
-            start,
-            previous_end: self.end,
-        };
+        let header = FileHeader { number, incarnation: self.incarnation, start, previous_end: self.end };
         let mut file = self.fs.create(temporary)?;
         file.write(&header.encode())?;
         // The header must be durable before the file gets its name.
@@ -232,11 +209,7 @@ pub fn temporary_name(number: u64) -> String {
 /// The error with the file's name of today: an open file knows only the one that it was made with.
 fn at(path: &Path, error: Error) -> Error {
     match error {
-        Error::Io { op, source, .. } => Error::Io {
-            op,
-            path: path.to_path_buf(),
-            source,
-        },
+        Error::Io { op, source, .. } => Error::Io { op, path: path.to_path_buf(), source },
         other => other,
     }
 }

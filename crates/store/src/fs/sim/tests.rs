@@ -46,30 +46,12 @@ fn synced_bytes_under_a_synced_name_survive_every_power_cut() {
 fn an_unsynced_write_is_kept_lost_or_torn() {
     let (fs, mut file) = with_file(b"abc");
     file.write(b"def").unwrap();
-    assert_eq!(
-        fs.read(Path::new(F)),
-        b"abcdef",
-        "the program sees its write"
-    );
+    assert_eq!(fs.read(Path::new(F)), b"abcdef", "the program sees its write");
     let found = outcomes(&fs);
-    for expected in [
-        &b"abc"[..],
-        b"abcd",
-        b"abcde",
-        b"abcdef",
-        b"abc\0\0\0",
-        b"abc\0ef",
-    ] {
-        assert!(
-            found.contains(&Some(expected.to_vec())),
-            "missing {expected:?}"
-        );
+    for expected in [&b"abc"[..], b"abcd", b"abcde", b"abcdef", b"abc\0\0\0", b"abc\0ef"] {
+        assert!(found.contains(&Some(expected.to_vec())), "missing {expected:?}");
     }
-    assert!(
-        found
-            .iter()
-            .all(|content| content.as_ref().unwrap().starts_with(b"abc"))
-    );
+    assert!(found.iter().all(|content| content.as_ref().unwrap().starts_with(b"abc")));
 }
 
 #[test]
@@ -101,10 +83,7 @@ fn a_rename_happens_wholly_or_not_at_all() {
     file.sync().unwrap();
     fs.sync_dir(Path::new("d")).unwrap();
     fs.rename(temporary, Path::new(F)).unwrap();
-    assert_eq!(
-        outcomes(&fs),
-        HashSet::from([Some(b"old".to_vec()), Some(b"new".to_vec())])
-    );
+    assert_eq!(outcomes(&fs), HashSet::from([Some(b"old".to_vec()), Some(b"new".to_vec())]));
     for seed in 0..100 {
         let after = fs.power_cut(seed);
         assert_eq!(after.exists(temporary), after.read(Path::new(F)) == b"old");
@@ -135,10 +114,7 @@ fn a_lost_folder_takes_its_files_along() {
 fn a_truncated_file_is_durable_after_sync() {
     let (fs, mut file) = with_file(b"abcdef");
     file.truncate(2).unwrap();
-    assert_eq!(
-        outcomes(&fs),
-        HashSet::from([Some(b"ab".to_vec()), Some(b"abcdef".to_vec())])
-    );
+    assert_eq!(outcomes(&fs), HashSet::from([Some(b"ab".to_vec()), Some(b"abcdef".to_vec())]));
     file.write(b"X").unwrap();
     file.sync().unwrap();
     assert_eq!(outcomes(&fs), HashSet::from([Some(b"abX".to_vec())]));
@@ -154,10 +130,7 @@ fn after_a_crash_everything_fails_and_nothing_more_reaches_the_disk() {
     let found = outcomes(&fs);
     assert!(found.contains(&Some(b"abc".to_vec())) && found.contains(&Some(b"abcdef".to_vec())));
     assert!(found.iter().flatten().all(|content| content.len() <= 6));
-    assert!(
-        fs.power_cut(1).create(Path::new("d/g")).is_ok(),
-        "the machine after it works"
-    );
+    assert!(fs.power_cut(1).create(Path::new("d/g")).is_ok(), "the machine after it works");
 }
 
 #[test]
@@ -182,11 +155,7 @@ fn a_failed_sync_may_keep_delay_or_forget_a_write() {
         file.write(b"a").unwrap();
         fs.fail_at(fs.op_count() + 1, libc::EIO);
         assert!(file.sync().is_err());
-        assert_eq!(
-            fs.read(Path::new("f")),
-            b"a",
-            "still seen, as in a page cache"
-        );
+        assert_eq!(fs.read(Path::new("f")), b"a", "still seen, as in a page cache");
         contents.insert(fs.power_cut(seed).read(Path::new("f")));
         file.sync().unwrap();
         contents.insert(fs.power_cut(seed).read(Path::new("f")));
@@ -235,14 +204,7 @@ fn it_behaves_as_the_operating_system_does() {
     assert_eq!(&buf, b"bc", "an open file outlives its name");
     assert!(read.read_at(2, &mut buf).is_err() && read.read_at(u64::MAX, &mut buf).is_err());
     let listed = fs.list(Path::new("d")).unwrap();
-    assert_eq!(
-        listed,
-        [DirEntry {
-            name: "g".into(),
-            bytes: 3,
-            is_dir: false
-        }]
-    );
+    assert_eq!(listed, [DirEntry { name: "g".into(), bytes: 3, is_dir: false }]);
     assert!(fs.list(Path::new("e")).is_err());
     fs.create_dir(Path::new("/x/y/z")).unwrap();
     assert!(fs.exists(Path::new("/x/y")) && fs.list(Path::new("/x")).unwrap()[0].is_dir);
@@ -257,4 +219,19 @@ fn a_lock_is_held_once_and_ends_with_the_power() {
     assert!(fs.power_cut(3).lock(path).is_ok());
     drop(held);
     assert!(fs.lock(path).is_ok());
+}
+
+#[test]
+fn a_killed_server_finds_what_it_wrote_and_the_power_may_still_take_it() {
+    let (fs, mut file) = with_file(b"abc");
+    file.write(b"def").unwrap();
+    let held = fs.lock(Path::new("d/lock")).unwrap();
+    let after = fs.kill();
+    assert_eq!(after.read(Path::new(F)), b"abcdef");
+    assert!(after.lock(Path::new("d/lock")).is_ok() && after.op_count() == 0);
+    assert!(outcomes(&after).contains(&Some(b"abc".to_vec())));
+    after.sync_file(Path::new(F)).unwrap();
+    assert_eq!(outcomes(&after), HashSet::from([Some(b"abcdef".to_vec())]));
+    assert!(outcomes(&fs).contains(&Some(b"abc".to_vec())), "nothing is shared");
+    drop(held);
 }
