@@ -455,7 +455,12 @@ fn a_power_cut_at_any_operation_leaves_the_state_before_or_after_the_commit() {
             let (_, state) = open_with(&killed, 600).unwrap();
             assert!(possible.is_empty() || possible.contains(&state), "seed {seed}, operation {n}");
             for cut in 0..3 {
-                after_crash(&killed.power_cut(cut), &[state.clone()], &format!("seed {seed}, killed at {n}"), n);
+                after_crash(
+                    &killed.power_cut(cut),
+                    std::slice::from_ref(&state),
+                    &format!("seed {seed}, killed at {n}"),
+                    n,
+                );
                 crashes += 1;
             }
         }
