@@ -89,7 +89,7 @@ impl Txn {
     }
 
     fn commit_writes(&mut self) -> Result<()> {
-        self.drop_undone_inserts();
+        self.forget_undone();
         if !self.has_writes() {
             return Ok(());
         }

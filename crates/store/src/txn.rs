@@ -4,6 +4,7 @@
 //! what is committed now, whatever the snapshot, and again at commit if somebody else committed in between.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -57,6 +58,8 @@ pub(crate) struct TxnTable {
     pub check: Option<Arc<Snapshot>>,
     /// Largest rest of the key for each series, committed rows and own ones.
     newest: HashMap<Key, Key>,
+    /// The table's newest commit when the map was begun: after a later one its entries have to be looked up anew.
+    newest_seq: u64,
     /// The map was emptied: own rows may be missing in it.
     newest_lost: bool,
     bulk: Option<Bulk>,
@@ -336,6 +339,7 @@ impl Txn {
             own: Arc::new(RwLock::new(OwnWrites::default())),
             check: None,
             newest: HashMap::new(),
+            newest_seq: 0,
             newest_lost: false,
             bulk: None,
         });
@@ -349,7 +353,9 @@ impl Txn {
         entry.check.get_or_insert_with(|| engine.take_snapshot());
         let split = entry.layout.series_len(key);
         let (series, rest) = key.split_at(split);
-        if let Some(newest) = entry.newest.get_mut(series) {
+        let seen_seq = entry.table.last_commit_seq.load(Ordering::Acquire);
+        let known = entry.newest.get_mut(series);
+        if let (Some(newest), true) = (known, seen_seq == entry.newest_seq) {
             let behind = rest > newest.as_slice();
             if behind {
                 newest.clear();
@@ -357,17 +363,31 @@ impl Txn {
             }
             return Ok(behind);
         }
+        self.look_up_newest(t, series, rest, seen_seq)
+    }
+
+    /// [`Txn::is_behind_newest`] for a series that was not met before, or after others committed.
+    fn look_up_newest(&mut self, t: usize, series: &[u8], rest: &[u8], seen_seq: u64) -> Result<bool> {
+        let entry = &mut self.tables[t];
+        if entry.newest.is_empty() {
+            entry.newest_seq = seen_seq;
+        }
         if entry.newest.len() >= limits::NEWEST_ENTRIES {
             entry.newest = HashMap::new();
             entry.newest_lost = true;
         }
-        let mut newest = Key::new();
-        entry.table.newest_of(&entry.layout, series, |known| newest.extend_from_slice(known))?;
-        let behind = rest > newest.as_slice() && !entry.newest_lost;
-        let bound = if rest > newest.as_slice() { rest } else { &newest };
-        if !entry.newest_lost {
-            entry.newest.insert(Key::from_slice(series), Key::from_slice(bound));
+        let mut newest = entry.newest.get(series).cloned().unwrap_or_default();
+        entry.table.newest_of(&entry.layout, series, |committed| {
+            if committed > newest.as_slice() {
+                newest = Key::from_slice(committed);
+            }
+        })?;
+        let behind = rest > newest.as_slice();
+        if entry.newest_lost {
+            return Ok(false);
         }
+        let bound = if behind { Key::from_slice(rest) } else { newest };
+        entry.newest.insert(Key::from_slice(series), bound);
         Ok(behind)
     }
 
@@ -419,8 +439,10 @@ impl Txn {
         bulk.send_run(&self.engine, &entry.table, &entry.layout)
     }
 
-    /// Forgets rows that were inserted and deleted again: to others they never were.
-    pub(crate) fn drop_undone_inserts(&mut self) {
+    /// Before a commit: there is no way back, and rows that were inserted and deleted again never were.
+    pub(crate) fn forget_undone(&mut self) {
+        self.savepoints.clear();
+        self.undo.clear();
         for t in &self.tables {
             let mut own = t.own.write();
             if own.private.is_empty() {
