@@ -19,7 +19,7 @@
 // No row with that key.
 #define RRD_NOT_FOUND 2
 
-// A row with the key exists; `rrd_error::index` names the index.
+// A row with the key exists; `RrdError::index` names the index.
 #define RRD_DUPLICATE 3
 
 // Another transaction came first, or a deadlock: the transaction is to be rolled back.
@@ -223,8 +223,10 @@ typedef struct RrdKeyPart {
   uint8_t has_null_byte;
   // Whether a 2-byte length precedes the value in a key image.
   uint8_t is_variable;
+  // Whether greater values come first.
+  uint8_t is_descending;
   // Keeps the layout the same everywhere.
-  uint8_t reserved[2];
+  uint8_t reserved;
 } RrdKeyPart;
 
 // What the server knows of a table.
@@ -267,6 +269,9 @@ typedef struct RrdTableStats {
 
 // Told of progress: `done` of `total`; non-zero stops the work.
 typedef int32_t (*RrdProgressFn)(void *context, uint64_t done, uint64_t total);
+
+// What becomes of an insert whose key exists, or is taken by another transaction before the commit.
+typedef uint32_t RrdInsert;
 
 // Where a scan begins, seen from a key image (or a leading part of one).
 typedef uint32_t RrdSeek;
@@ -312,6 +317,18 @@ typedef uint32_t RrdSeek;
 
 // All statements see what was committed at the first read.
 #define RRD_REPEATABLE_READ 1
+
+// INSERT: an error.
+#define RRD_INSERT_FAIL 0
+
+// INSERT IGNORE: reported; left out at commit.
+#define RRD_INSERT_IGNORE 1
+
+// REPLACE: reported; replaces the other row at commit.
+#define RRD_INSERT_REPLACE 2
+
+// ON DUPLICATE KEY UPDATE: reported; the key is locked.
+#define RRD_INSERT_UPDATE 3
 
 // At the first row with this key; the scan ends with the last such row.
 #define RRD_SEEK_EXACT 0
@@ -551,15 +568,15 @@ int32_t rrd_table_check(const struct RrdTable *table,
                         void *context,
                         struct RrdError *error);
 
-// Inserts a record. With `lock_duplicate` the row in the way is locked and sure to be there when the answer is
-// `RRD_DUPLICATE` (REPLACE, ON DUPLICATE KEY UPDATE).
+// Inserts a record. When the answer is `RRD_DUPLICATE` and `mode` is to replace or to update, the row in the way
+// is locked and sure to be there.
 //
 // # Safety
 // Pointers are null or valid, the record's blobs too.
 int32_t rrd_row_insert(struct RrdTable *table,
                        struct RrdSession *session,
                        const uint8_t *record,
-                       bool lock_duplicate,
+                       RrdInsert mode,
                        struct RrdError *error);
 
 // Replaces the row that was read as `old` by `new`.

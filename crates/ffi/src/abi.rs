@@ -11,7 +11,7 @@ pub const RRD_OK: i32 = 0;
 pub const RRD_END: i32 = 1;
 /// No row with that key.
 pub const RRD_NOT_FOUND: i32 = 2;
-/// A row with the key exists; `rrd_error::index` names the index.
+/// A row with the key exists; `RrdError::index` names the index.
 pub const RRD_DUPLICATE: i32 = 3;
 /// Another transaction came first, or a deadlock: the transaction is to be rolled back.
 pub const RRD_CONFLICT: i32 = 4;
@@ -211,8 +211,10 @@ pub struct RrdKeyPart {
     pub has_null_byte: u8,
     /// Whether a 2-byte length precedes the value in a key image.
     pub is_variable: u8,
+    /// Whether greater values come first.
+    pub is_descending: u8,
     /// Keeps the layout the same everywhere.
-    pub reserved: [u8; 2],
+    pub reserved: u8,
 }
 
 /// What the server knows of a table.
@@ -284,6 +286,17 @@ pub type RrdIsolation = u32;
 pub const RRD_READ_COMMITTED: RrdIsolation = 0;
 /// All statements see what was committed at the first read.
 pub const RRD_REPEATABLE_READ: RrdIsolation = 1;
+
+/// What becomes of an insert whose key exists, or is taken by another transaction before the commit.
+pub type RrdInsert = u32;
+/// INSERT: an error.
+pub const RRD_INSERT_FAIL: RrdInsert = 0;
+/// INSERT IGNORE: reported; left out at commit.
+pub const RRD_INSERT_IGNORE: RrdInsert = 1;
+/// REPLACE: reported; replaces the other row at commit.
+pub const RRD_INSERT_REPLACE: RrdInsert = 2;
+/// ON DUPLICATE KEY UPDATE: reported; the key is locked.
+pub const RRD_INSERT_UPDATE: RrdInsert = 3;
 
 /// Where a scan begins, seen from a key image (or a leading part of one).
 pub type RrdSeek = u32;

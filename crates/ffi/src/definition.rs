@@ -133,6 +133,9 @@ impl Definition {
         let Some(position) = self.key.iter().position(|part| part.field == field) else {
             return bad("the time column must be part of the primary key, as in PRIMARY KEY (sensor_id, ts)");
         };
+        if self.key[position].is_descending {
+            return bad("the time column must be ascending in the primary key");
+        }
         match self.fields[field].raw.time_kind {
             abi::RRD_TIME_NONE => bad("the time column must be TIMESTAMP, DATETIME or an integer"),
             abi::RRD_TIME_OLD_FORMAT => bad("this temporal format of old servers cannot be a time column"),
@@ -143,6 +146,7 @@ impl Definition {
     fn is_time_by_default(&self, position: usize) -> bool {
         let raw = &self.fields[self.key[position].field].raw;
         match raw.time_kind {
+            _ if self.key[position].is_descending => false,
             abi::RRD_TIME_TIMESTAMP | abi::RRD_TIME_DATETIME => true,
             abi::RRD_TIME_INTEGER => position > 0 && raw.is_auto_increment == 0,
             _ => false,

@@ -1,15 +1,25 @@
 //! C functions of rows: write, scan, read by key. Records are as long as the table's definition said.
 
 use rrd_store::Direction;
+use rrd_store::txn::OnDuplicate;
 
-use crate::abi::{RrdError, RrdSeek};
+use crate::abi::{self, RrdError, RrdInsert, RrdSeek};
 use crate::export_session::RrdSession;
 use crate::export_table::{RrdTable, edge};
 use crate::guard::{get, get_mut, guard, slice};
 use crate::status::{Failure, Outcome};
 
-/// Inserts a record. With `lock_duplicate` the row in the way is locked and sure to be there when the answer is
-/// `RRD_DUPLICATE` (REPLACE, ON DUPLICATE KEY UPDATE).
+fn on_duplicate(mode: RrdInsert) -> OnDuplicate {
+    match mode {
+        abi::RRD_INSERT_IGNORE => OnDuplicate::Ignore,
+        abi::RRD_INSERT_REPLACE => OnDuplicate::Replace,
+        abi::RRD_INSERT_UPDATE => OnDuplicate::Update,
+        _ => OnDuplicate::Fail,
+    }
+}
+
+/// Inserts a record. When the answer is `RRD_DUPLICATE` and `mode` is to replace or to update, the row in the way
+/// is locked and sure to be there.
 ///
 /// # Safety
 /// Pointers are null or valid, the record's blobs too.
@@ -18,7 +28,7 @@ pub unsafe extern "C" fn rrd_row_insert(
     table: *mut RrdTable,
     session: *mut RrdSession,
     record: *const u8,
-    lock_duplicate: bool,
+    mode: RrdInsert,
     error: *mut RrdError,
 ) -> i32 {
     // SAFETY: promised by the caller.
@@ -26,7 +36,7 @@ pub unsafe extern "C" fn rrd_row_insert(
         guard(error, || {
             let (handle, session) = (&mut get_mut(table)?.handle, &mut get_mut(session)?.session);
             let record = slice(record, handle.record_bytes())?;
-            handle.insert(session, record, lock_duplicate)
+            handle.insert(session, record, on_duplicate(mode))
         })
     }
 }

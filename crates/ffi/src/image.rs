@@ -3,7 +3,8 @@
 //! A key image is the server's own form of a key or of its leading parts: for each part a null byte if the part
 //! may be NULL, a 2-byte length if the value varies, and the value. A part's lane in the sort key is the column
 //! itself where its order is the column's; else it is a hidden lane that holds a sort key of the value: collation
-//! weights, an order-preserving image of a float, or the leading characters of a prefix key.
+//! weights, an order-preserving image of a float, the leading characters of a prefix key, or the complement of any
+//! of them for a descending part.
 
 use rrd_store::key;
 use rrd_store::schema::Lane;
@@ -42,6 +43,8 @@ pub struct KeyPart {
     pub offset: usize,
     /// How it is ordered.
     pub order: Order,
+    /// Whether greater values come first.
+    pub is_descending: bool,
     image_length: usize,
     has_null_byte: bool,
     is_variable: bool,
@@ -54,6 +57,8 @@ pub struct Scratch {
     raw: Vec<u8>,
     /// A finished sort key of one part.
     part: Vec<u8>,
+    /// Its complement.
+    complement: Vec<u8>,
 }
 
 impl KeyPart {
@@ -79,6 +84,7 @@ impl KeyPart {
             codec,
             offset: field.offset as usize,
             order,
+            is_descending: part.is_descending != 0,
             image_length: part.length as usize,
             has_null_byte: part.has_null_byte != 0,
             is_variable: part.is_variable != 0,
@@ -87,31 +93,50 @@ impl KeyPart {
 
     /// The hidden lane it needs, if any.
     pub fn hidden_lane(&self) -> Option<Lane> {
-        match (self.order, self.codec) {
-            (Order::Lane, _) => None,
-            (Order::Text { .. }, _) => Some(Lane::Bytes),
-            (Order::Float, Codec::Float) => Some(Lane::Int { width: 4 }),
-            (Order::Float, _) => Some(Lane::Int { width: 8 }),
+        match self.order {
+            Order::Lane if !self.is_descending => None,
+            _ => Some(self.key_lane()),
         }
     }
 
-    /// The value of its lane in sort keys.
+    /// The kind of its part of sort keys.
+    fn key_lane(&self) -> Lane {
+        match (self.order, self.codec) {
+            (Order::Lane, codec) => codec.lane(),
+            (Order::Text { .. }, _) => Lane::Bytes,
+            (Order::Float, Codec::Float) => Lane::Int { width: 4 },
+            (Order::Float, _) => Lane::Int { width: 8 },
+        }
+    }
+
+    /// The value of its part of sort keys.
     pub fn key_value<'a>(&self, value: Value<'a>, scratch: &'a mut Scratch) -> Value<'a> {
-        match (self.order, value) {
-            (Order::Lane, value) => value,
+        let Scratch { raw, part, complement } = scratch;
+        let value = match (self.order, value) {
             (Order::Float, Value::F32(bits)) => Value::Int(u64::from(ordered_f32(bits))),
             (Order::Float, Value::F64(bits)) => Value::Int(ordered_f64(bits)),
             (Order::Text { collation, max_chars, is_padded }, Value::Bytes(text)) => {
-                scratch.part.clear();
-                weights::push_sort_key(&collation, text, max_chars, is_padded, &mut scratch.raw, &mut scratch.part);
-                Value::Bytes(&scratch.part)
+                part.clear();
+                weights::push_sort_key(&collation, text, max_chars, is_padded, raw, part);
+                Value::Bytes(part)
+            }
+            (_, value) => value,
+        };
+        match (self.is_descending, value) {
+            (true, Value::Int(value)) => Value::Int(!value & mask(self.key_lane())),
+            (true, Value::Bytes(bytes)) => {
+                // The escaped form ends in a way that no other has as its beginning, so its complement does too.
+                complement.clear();
+                key::push_bytes(complement, bytes);
+                complement.iter_mut().for_each(|byte| *byte = !*byte);
+                Value::Bytes(complement)
             }
             (_, value) => value,
         }
     }
 
     fn push(&self, value: Value<'_>, scratch: &mut Scratch, out: &mut Vec<u8>) {
-        let width = match self.hidden_lane().unwrap_or_else(|| self.codec.lane()) {
+        let width = match self.key_lane() {
             Lane::Int { width } => width,
             _ => 8,
         };
@@ -170,6 +195,14 @@ pub unsafe fn push_record(parts: &[KeyPart], record: &[u8], scratch: &mut Scratc
         // SAFETY: promised by the caller.
         let value = unsafe { part.codec.read(&record[part.offset..]) };
         part.push(value, scratch, out);
+    }
+}
+
+/// All bits of an integer lane.
+fn mask(lane: Lane) -> u64 {
+    match lane {
+        Lane::Int { width: width @ 1..=7 } => (1 << (8 * u32::from(width))) - 1,
+        _ => u64::MAX,
     }
 }
 

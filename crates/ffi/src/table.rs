@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use rrd_codec::Column;
+use rrd_store::txn::OnDuplicate;
 use rrd_store::{Cursor, Direction, Engine, Error, Table, key};
 
 use crate::abi::{self, RrdSeek};
@@ -32,9 +33,8 @@ pub struct TableHandle {
     engine: Arc<Engine>,
     table: Arc<Table>,
     format: RecordFormat,
-    /// Columns to write into records, and their positions in the schema.
+    /// Columns to write into records.
     read: Vec<Plan>,
-    read_columns: Vec<u16>,
     is_locking: bool,
     scratch: Scratch,
     scan: Option<Scan>,
@@ -60,7 +60,6 @@ impl TableHandle {
             table,
             format,
             read: Vec::new(),
-            read_columns: Vec::new(),
             is_locking: false,
             scratch: Scratch::default(),
             scan: None,
@@ -96,8 +95,6 @@ impl TableHandle {
         let plans = self.format.plans().iter().filter(|plan| numbers.contains(&plan.number));
         self.read.clear();
         self.read.extend(plans);
-        self.read_columns.clear();
-        self.read_columns.extend(self.read.iter().map(|plan| plan.column));
         self.probe = None;
     }
 
@@ -114,30 +111,41 @@ impl TableHandle {
 
     // -- Writing ---------------------------------------------------------------------------------------------
 
-    /// Inserts a record. With `lock_duplicate`, the row in the way is locked and sure to be there on a duplicate.
+    /// Inserts a record. When the answer is a duplicate and `mode` is to replace or update it, the row in the way
+    /// is locked and sure to be there.
     ///
     /// # Safety
     /// The record's blob pointers are valid.
     #[inline]
-    pub unsafe fn insert(&mut self, session: &mut Session, record: &[u8], lock_duplicate: bool) -> Outcome<()> {
+    pub unsafe fn insert(&mut self, session: &mut Session, record: &[u8], mode: OnDuplicate) -> Outcome<()> {
         let row_number = if self.format.has_row_number() { self.table.take_row_number() } else { 0 };
         // SAFETY: promised by the caller.
         unsafe { self.format.pack(record, row_number, &mut self.scratch, &mut self.new_row) };
-        match session.txn().insert(&self.table, &self.new_row) {
+        if mode == OnDuplicate::Update {
+            // The store locks the key as well; here the wait can be killed and has the session's time-out.
+            self.lock_new_key(session)?;
+        }
+        match session.txn().insert(&self.table, &self.new_row, mode) {
             Ok(()) => Ok(()),
-            Err(error) => self.insert_failed(session, error, lock_duplicate),
+            Err(error) => self.insert_failed(session, error, mode),
         }
     }
 
+    fn lock_new_key(&mut self, session: &mut Session) -> Outcome<()> {
+        self.key.clear();
+        self.format.layout().push_key(&self.new_row, &mut self.key);
+        session.lock_row(&self.table, &self.key)
+    }
+
     #[cold]
-    fn insert_failed(&mut self, session: &mut Session, mut error: Error, lock_duplicate: bool) -> Outcome<()> {
+    fn insert_failed(&mut self, session: &mut Session, mut error: Error, mode: OnDuplicate) -> Outcome<()> {
         for _ in 0..DUPLICATE_RETRIES {
             let Error::Duplicate { row, .. } = &error else { break };
             self.duplicate.clone_from(row);
-            if !lock_duplicate || self.lock_row_in_the_way(session)? {
+            if mode != OnDuplicate::Replace || self.lock_row_in_the_way(session)? {
                 break;
             }
-            match session.txn().insert(&self.table, &self.new_row) {
+            match session.txn().insert(&self.table, &self.new_row, mode) {
                 Ok(()) => return Ok(()),
                 Err(again) => error = again,
             }
@@ -224,7 +232,7 @@ impl TableHandle {
     /// Begins a scan; seek before reading.
     pub fn open_scan(&mut self, session: &mut Session) -> Outcome<()> {
         self.current = Current::Nothing;
-        self.scan = Some(Scan::new(session.txn().cursor(&self.table, &self.read_columns)?));
+        self.scan = Some(Scan::new(session.txn().cursor(&self.table)?));
         Ok(())
     }
 
@@ -316,7 +324,7 @@ impl TableHandle {
             return self.read_locked(session, key, record);
         }
         if self.probe.is_none() {
-            self.probe = Some(session.txn().cursor(&self.table, &self.read_columns)?);
+            self.probe = Some(session.txn().cursor(&self.table)?);
         }
         let Some(probe) = &mut self.probe else { return Ok(false) };
         let end = key::prefix_end(key);

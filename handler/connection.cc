@@ -1,0 +1,207 @@
+/*
+  Transactions: what the server calls on a handlerton, translated for the store's session.
+
+  Inside BEGIN ... COMMIT each statement gets a mark, so that a failing one can be undone alone; a statement
+  in autocommit mode is a transaction. SERIALIZABLE reads as REPEATABLE READ does: reads of statements that
+  write, and FOR UPDATE, take row locks in any case.
+*/
+#include "connection.h"
+
+#include "engine.h"
+#include "errors.h"
+#include "sysvars.h"
+
+static int killed(void *connection)
+{
+  return thd_kill_level(static_cast<THD *>(connection)) != THD_IS_NOT_KILLED;
+}
+
+/* True when COMMIT comes later than the end of the statement. */
+static bool is_multi_statement(THD *thd)
+{
+  return thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN) != 0;
+}
+
+static RrdIsolation isolation(THD *thd)
+{
+  return thd_tx_isolation(thd) <= ISO_READ_COMMITTED ? RRD_READ_COMMITTED : RRD_REPEATABLE_READ;
+}
+
+Rrd_connection *Rrd_connection::find(THD *thd)
+{
+  return static_cast<Rrd_connection *>(thd_get_ha_data(thd, rrd_hton));
+}
+
+Rrd_connection *Rrd_connection::of(THD *thd)
+{
+  if (Rrd_connection *connection= find(thd))
+    return connection;
+  Rrd_connection *connection= new (std::nothrow) Rrd_connection;
+  if (!connection)
+    return nullptr;
+  RrdError error;
+  if (rrd_session_open(rrd_engine, thd, killed, &connection->m_session, &error) != RRD_OK)
+  {
+    rrd_report(error);
+    delete connection;
+    return nullptr;
+  }
+  thd_set_ha_data(thd, rrd_hton, connection);
+  return connection;
+}
+
+Rrd_connection::~Rrd_connection() { rrd_session_close(m_session); }
+
+int Rrd_connection::begin_statement(THD *thd)
+{
+  trans_register_ha(thd, false, rrd_hton, 0);
+  if (is_multi_statement(thd))
+    trans_register_ha(thd, true, rrd_hton, 0);
+  return m_in_statement ? 0 : begin_store_statement(thd);
+}
+
+int Rrd_connection::begin_store_statement(THD *thd)
+{
+  RrdError error;
+  const uint64_t timeout_ms= rrd_lock_wait_timeout_ms(thd);
+  int status= rrd_session_begin_statement(m_session, isolation(thd), timeout_ms, &error);
+  if (status == RRD_OK && is_multi_statement(thd))
+  {
+    status= rrd_session_savepoint(m_session, &m_statement_mark, &error);
+    m_has_mark= status == RRD_OK;
+  }
+  if (status != RRD_OK)
+  {
+    rrd_report(error);
+    return rrd_fail(thd, error);
+  }
+  m_in_statement= true;
+  return 0;
+}
+
+int Rrd_connection::take_snapshot(THD *thd)
+{
+  if (int result= begin_statement(thd))
+    return result;
+  m_in_statement= false;
+  RrdError error;
+  if (rrd_session_take_snapshot(m_session, &error) == RRD_OK)
+    return 0;
+  rrd_report(error);
+  return rrd_ha_error(error.status);
+}
+
+/* The end of a statement inside a transaction: its work stays, its mark goes. */
+int Rrd_connection::forget_statement()
+{
+  RrdError error;
+  m_in_statement= false;
+  if (m_has_mark)
+    rrd_session_release(m_session, m_statement_mark, &error);
+  m_has_mark= false;
+  return 0;
+}
+
+int Rrd_connection::commit(THD *thd, bool all)
+{
+  if (!all && is_multi_statement(thd))
+    return forget_statement();
+  m_in_statement= m_has_mark= false;
+  RrdError error;
+  if (rrd_session_commit(m_session, &error) == RRD_OK)
+    return 0;
+  if (error.status == RRD_DUPLICATE)
+    my_printf_error(ER_DUP_ENTRY, "%s", MYF(0), error.message);
+  else if (error.status == RRD_CONFLICT)
+    my_error(ER_LOCK_DEADLOCK, MYF(0));
+  else
+    rrd_report(error);
+  return rrd_ha_error(error.status);
+}
+
+int Rrd_connection::rollback(THD *thd, bool all)
+{
+  RrdError error;
+  int status;
+  if (!all && is_multi_statement(thd))
+  {
+    status= m_has_mark ? rrd_session_rollback_to(m_session, m_statement_mark, &error) : RRD_OK;
+    forget_statement();
+  }
+  else
+  {
+    m_in_statement= m_has_mark= false;
+    status= rrd_session_rollback(m_session, &error);
+  }
+  if (status == RRD_OK)
+    return 0;
+  rrd_report(error);
+  return rrd_ha_error(error.status);
+}
+
+static int commit(handlerton *, THD *thd, bool all)
+{
+  Rrd_connection *connection= Rrd_connection::find(thd);
+  return connection ? connection->commit(thd, all) : 0;
+}
+
+static int rollback(handlerton *, THD *thd, bool all)
+{
+  Rrd_connection *connection= Rrd_connection::find(thd);
+  return connection ? connection->rollback(thd, all) : 0;
+}
+
+static int close_connection(handlerton *hton, THD *thd)
+{
+  delete Rrd_connection::find(thd);
+  thd_set_ha_data(thd, hton, nullptr);
+  return 0;
+}
+
+static int start_consistent_snapshot(handlerton *, THD *thd)
+{
+  Rrd_connection *connection= Rrd_connection::of(thd);
+  return connection ? connection->take_snapshot(thd) : HA_ERR_OUT_OF_MEM;
+}
+
+/* SAVEPOINT: the server keeps the store's mark in memory of its own. */
+static int savepoint_set(handlerton *, THD *thd, void *memory)
+{
+  Rrd_connection *connection= Rrd_connection::of(thd);
+  RrdError error;
+  if (!connection)
+    return HA_ERR_OUT_OF_MEM;
+  int status= rrd_session_savepoint(connection->session(), static_cast<uint64_t *>(memory), &error);
+  return status == RRD_OK ? 0 : rrd_ha_error(status);
+}
+
+static int savepoint_rollback(handlerton *, THD *thd, void *memory)
+{
+  Rrd_connection *connection= Rrd_connection::of(thd);
+  RrdError error;
+  if (!connection)
+    return HA_ERR_OUT_OF_MEM;
+  int status= rrd_session_rollback_to(connection->session(), *static_cast<uint64_t *>(memory), &error);
+  return status == RRD_OK ? 0 : rrd_ha_error(status);
+}
+
+static int savepoint_release(handlerton *, THD *thd, void *memory)
+{
+  Rrd_connection *connection= Rrd_connection::find(thd);
+  RrdError error;
+  if (connection)
+    rrd_session_release(connection->session(), *static_cast<uint64_t *>(memory), &error);
+  return 0;
+}
+
+void rrd_init_transactions(handlerton *hton)
+{
+  hton->commit= commit;
+  hton->rollback= rollback;
+  hton->close_connection= close_connection;
+  hton->start_consistent_snapshot= start_consistent_snapshot;
+  hton->savepoint_offset= sizeof(uint64_t);
+  hton->savepoint_set= savepoint_set;
+  hton->savepoint_rollback= savepoint_rollback;
+  hton->savepoint_release= savepoint_release;
+}

@@ -1,0 +1,40 @@
+/*
+  A connection's work on the engine: one session of the store, opened at the first use.
+*/
+#ifndef RRD_CONNECTION_H
+#define RRD_CONNECTION_H
+
+#include "rrd.h"
+#include "server.h"
+
+class Rrd_connection
+{
+public:
+  /* The connection's own, made if missing; null when that fails (reported to the user). */
+  static Rrd_connection *of(THD *thd);
+  static Rrd_connection *find(THD *thd);
+
+  ~Rrd_connection();
+
+  RrdSession *session() { return m_session; }
+  /* Tells the server that this engine takes part, and begins a statement unless one is under way. */
+  int begin_statement(THD *thd);
+  int take_snapshot(THD *thd);
+  int commit(THD *thd, bool all);
+  int rollback(THD *thd, bool all);
+
+private:
+  Rrd_connection() = default;
+  int forget_statement();
+  int begin_store_statement(THD *thd);
+
+  RrdSession *m_session= nullptr;
+  bool m_in_statement= false;
+  bool m_has_mark= false;
+  uint64_t m_statement_mark= 0;
+};
+
+/* Fills in the handlerton's transaction functions. */
+void rrd_init_transactions(handlerton *hton);
+
+#endif

@@ -1,0 +1,39 @@
+/*
+  A table of the server, described for the store.
+*/
+#ifndef RRD_DEFINITION_H
+#define RRD_DEFINITION_H
+
+#include <string>
+#include <vector>
+
+#include "rrd.h"
+#include "server.h"
+
+/*
+  Borrows from the TABLE it was made from; owns the lists. A field that the engine cannot hold leaves
+  `refused` pointing at it.
+*/
+class Rrd_definition
+{
+public:
+  Rrd_definition(const TABLE *table, ulonglong max_rows= 0);
+  RrdTableDefinition raw() const;
+  const Field *refused() const { return m_refused; }
+  /* Numbers of the stored fields, in the order of the definition. */
+  std::vector<uint32_t> numbers() const;
+
+private:
+  void add_field(const TABLE *table, const Field *field);
+  void add_key(const TABLE *table);
+
+  std::vector<RrdField> m_fields;
+  std::vector<std::vector<RrdOption>> m_field_options;
+  std::vector<RrdKeyPart> m_key_parts;
+  std::vector<RrdOption> m_options;
+  std::string m_max_rows;
+  size_t m_record_bytes;
+  const Field *m_refused= nullptr;
+};
+
+#endif

@@ -1,0 +1,125 @@
+/*
+  The handler's life: opening and closing, the start of statements, and how errors reach the user.
+
+  Locking is by row, in the store; the server's table locks are not used (lock_count() is 0), metadata locks do
+  what LOCK TABLES needs.
+*/
+#include "ha_rrd.h"
+
+#include "definition.h"
+#include "engine.h"
+#include "errors.h"
+
+handler::Table_flags ha_rrd::table_flags() const
+{
+  const Table_flags flags=
+    HA_REC_NOT_IN_SEQ | HA_PARTIAL_COLUMN_READ | HA_TABLE_SCAN_ON_INDEX | HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS |
+    HA_PRIMARY_KEY_IN_READ_INDEX | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION | HA_CAN_SQL_HANDLER |
+    HA_CAN_VIRTUAL_COLUMNS | HA_CAN_ONLINE_BACKUPS | HA_ONLINE_ANALYZE | HA_CONCURRENT_OPTIMIZE |
+    HA_DUPLICATE_POS | HA_BINLOG_ROW_CAPABLE;
+  /* Statements logged as text must see on the replica what they saw here, which READ COMMITTED does not give. */
+  THD *thd= ha_thd();
+  return thd && thd_tx_isolation(thd) <= ISO_READ_COMMITTED ? flags : flags | HA_BINLOG_STMT_CAPABLE;
+}
+
+ulong ha_rrd::index_flags(uint index, uint, bool) const
+{
+  const ulong flags= HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE | HA_KEYREAD_ONLY;
+  return index == table_share->primary_key ? flags | HA_CLUSTERED_INDEX : flags;
+}
+
+/* Columns are known to the store by name, so whatever touches them is a copy for now. */
+enum_alter_inplace_result ha_rrd::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info)
+{
+  const alter_table_operations harmless=
+    ALTER_COLUMN_DEFAULT | ALTER_CHANGE_COLUMN_DEFAULT | ALTER_RENAME | ALTER_DROP_CHECK_CONSTRAINT;
+  if (info->handler_flags & ~harmless)
+    return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  return handler::check_if_supported_inplace_alter(altered, info);
+}
+
+int ha_rrd::open(const char *name, int, uint)
+{
+  const Rrd_definition definition(table);
+  const RrdTableDefinition raw= definition.raw();
+  const std::string table_name= rrd_table_name(name);
+  RrdTable *opened= nullptr;
+  int status= rrd_table_open(rrd_engine, rrd_text(table_name), &raw, &opened, &m_error);
+  if (status != RRD_OK)
+    return rrd_ha_error(status);
+  m_table.reset(opened);
+  m_stored= definition.numbers();
+  ref_length= has_key() ? key()->key_length : sizeof(uint64_t);
+  return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST);
+}
+
+int ha_rrd::close()
+{
+  m_table.reset();
+  return 0;
+}
+
+int ha_rrd::reset()
+{
+  if (m_is_bulk)
+    end_bulk_insert();
+  m_ignores_duplicates= m_replaces_duplicates= m_updates_duplicates= false;
+  m_range_end= nullptr;
+  rrd_table_reset(store());
+  return 0;
+}
+
+RrdSession *ha_rrd::session()
+{
+  Rrd_connection *connection= Rrd_connection::of(ha_thd());
+  return connection ? connection->session() : nullptr;
+}
+
+THR_LOCK_DATA **ha_rrd::store_lock(THD *, THR_LOCK_DATA **to, enum thr_lock_type type)
+{
+  if (type != TL_IGNORE)
+    m_is_share_locked= type == TL_READ_WITH_SHARED_LOCKS;
+  return to;
+}
+
+int ha_rrd::enter_statement(THD *thd, bool is_locking)
+{
+  m_is_locking= is_locking || m_is_share_locked;
+  Rrd_connection *connection= Rrd_connection::of(thd);
+  return connection ? connection->begin_statement(thd) : HA_ERR_OUT_OF_MEM;
+}
+
+int ha_rrd::external_lock(THD *thd, int type)
+{
+  if (type == F_UNLCK)
+    return 0;
+  return enter_statement(thd, type == F_WRLCK);
+}
+
+/* A statement under LOCK TABLES, where external_lock() came with the lock. */
+int ha_rrd::start_stmt(THD *thd, thr_lock_type type)
+{
+  m_is_share_locked= type == TL_READ_WITH_SHARED_LOCKS;
+  return enter_statement(thd, type >= TL_WRITE_ALLOW_WRITE);
+}
+
+int ha_rrd::result(int status)
+{
+  return status == RRD_OK ? 0 : rrd_fail(ha_thd(), m_error);
+}
+
+/* Where the store's own text says more than the server's, users see that. */
+void ha_rrd::print_error(int error, myf flags)
+{
+  if (m_error.status != RRD_OK && rrd_ha_error(m_error.status) == error && rrd_sql_error(m_error.status) &&
+      m_error.message[0])
+    rrd_report(m_error, flags);
+  else
+    handler::print_error(error, flags);
+}
+
+bool ha_rrd::get_error_message(int, String *text)
+{
+  text->append(m_error.message, strlen(m_error.message));
+  return m_error.status == RRD_LOCK_TIMEOUT || m_error.status == RRD_CONFLICT;
+}

@@ -1,0 +1,127 @@
+/*
+  The handler: one object for each use of a table by a statement.
+
+  Each method translates its arguments, calls the store (crates/ffi) and maps the status. What the store keeps
+  for the handler (scan, buffers) lives behind `m_table`.
+*/
+#ifndef HA_RRD_H
+#define HA_RRD_H
+
+#include <memory>
+#include <vector>
+
+#include "connection.h"
+#include "rrd.h"
+#include "server.h"
+
+struct Rrd_table_closer
+{
+  void operator()(RrdTable *table) const { rrd_table_close(table); }
+};
+
+class ha_rrd final : public handler
+{
+public:
+  ha_rrd(handlerton *hton, TABLE_SHARE *share) : handler(hton, share) { m_error.status= RRD_OK; }
+
+  /* What the engine can do. */
+  Table_flags table_flags() const override;
+  ulong index_flags(uint index, uint part, bool all_parts) const override;
+  const char *index_type(uint) override { return "BTREE"; }
+  uint max_supported_keys() const override { return MAX_KEY; }
+  uint max_supported_key_length() const override { return max_key_bytes; }
+  uint max_supported_key_part_length() const override { return max_key_bytes; }
+  uint8 table_cache_type() override { return HA_CACHE_TBL_NOCACHE; }
+  const key_map *keys_to_use_for_scanning() override { return &key_map_full; }
+  enum_alter_inplace_result check_if_supported_inplace_alter(TABLE *altered,
+                                                             Alter_inplace_info *info) override;
+
+  /* Tables: ha_rrd_ddl.cc. */
+  int create(const char *name, TABLE *form, HA_CREATE_INFO *info) override;
+  int delete_table(const char *name) override;
+  int rename_table(const char *from, const char *to) override;
+  int truncate() override;
+
+  /* Opening, statements, errors: ha_rrd.cc. */
+  int open(const char *name, int mode, uint test_if_locked) override;
+  int close() override;
+  int reset() override;
+  uint lock_count() const override { return 0; }
+  THR_LOCK_DATA **store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock_type type) override;
+  int external_lock(THD *thd, int type) override;
+  int start_stmt(THD *thd, thr_lock_type type) override;
+  void print_error(int error, myf flags) override;
+  bool get_error_message(int error, String *text) override;
+
+  /* Figures and upkeep: ha_rrd_info.cc. */
+  int info(uint what) override;
+  double scan_time() override;
+  double read_time(uint index, uint ranges, ha_rows rows) override;
+  double keyread_time(uint index, uint ranges, ha_rows rows) override;
+  ha_rows records_in_range(uint index, const key_range *low, const key_range *high, page_range *pages) override;
+  int check(THD *thd, HA_CHECK_OPT *options) override;
+  int optimize(THD *thd, HA_CHECK_OPT *options) override;
+  int analyze(THD *thd, HA_CHECK_OPT *options) override;
+
+  /* Reading: ha_rrd_read.cc. */
+  int rnd_init(bool scan) override;
+  int rnd_end() override;
+  int rnd_next(uchar *record) override;
+  int rnd_pos(uchar *record, uchar *position) override;
+  void position(const uchar *record) override;
+  int cmp_ref(const uchar *a, const uchar *b) override;
+  int index_init(uint index, bool sorted) override;
+  int index_end() override;
+  int index_read_map(uchar *record, const uchar *key, key_part_map parts, enum ha_rkey_function find) override;
+  int index_read_last_map(uchar *record, const uchar *key, key_part_map parts) override;
+  int index_next(uchar *record) override;
+  int index_prev(uchar *record) override;
+  int index_first(uchar *record) override;
+  int index_last(uchar *record) override;
+  int read_range_first(const key_range *start, const key_range *end, bool is_equal, bool sorted) override;
+
+  /* Writing: ha_rrd_write.cc. */
+  int extra(enum ha_extra_function operation) override;
+  int write_row(const uchar *record) override;
+  int update_row(const uchar *old_record, const uchar *new_record) override;
+  int delete_row(const uchar *record) override;
+  void start_bulk_insert(ha_rows rows, uint flags) override;
+  int end_bulk_insert() override;
+
+private:
+  static const uint max_key_bytes= 3072;
+
+  RrdTable *store() { return m_table.get(); }
+  RrdSession *session();
+  bool has_key() const { return table_share->primary_key != MAX_KEY; }
+  const KEY *key() const { return table->key_info + table_share->primary_key; }
+  int result(int status);
+  int duplicate(int status, uchar *record, bool is_found_late);
+  RrdInsert insert_mode() const;
+  int choose_columns();
+  int open_scan();
+  int seek(RrdSeek where, const uchar *key= nullptr, uint bytes= 0);
+  int step(bool backward, uchar *record);
+  int enter_statement(THD *thd, bool is_locking);
+  void fill_statistics(const RrdTableStats &found, uint what);
+
+  std::unique_ptr<RrdTable, Rrd_table_closer> m_table;
+  RrdError m_error;
+  /* Numbers of the stored fields, and those that the current scan reads. */
+  std::vector<uint32_t> m_stored, m_chosen;
+  /* The end of the range that read_range_first() asked for. */
+  const key_range *m_range_end= nullptr;
+  uint m_duplicate_key= MAX_KEY;
+  bool m_is_share_locked= false;
+  bool m_is_locking= false;
+  bool m_is_bulk= false;
+  bool m_ignores_duplicates= false;
+  bool m_replaces_duplicates= false;
+  bool m_updates_duplicates= false;
+};
+
+/* Handlerton functions; ha_rrd_ddl.cc. */
+int rrd_drop_table(handlerton *hton, const char *path);
+void rrd_drop_database(handlerton *hton, char *path);
+
+#endif

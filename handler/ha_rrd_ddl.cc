@@ -1,0 +1,87 @@
+/*
+  Making, removing and renaming tables. What a table may look like is decided in the store
+  (crates/ffi/src/definition.rs, options.rs); refused here is what the server's definition alone shows.
+*/
+#include "ha_rrd.h"
+
+#include "definition.h"
+#include "engine.h"
+#include "errors.h"
+
+static int refuse(const char *text)
+{
+  my_printf_error(ER_ILLEGAL_HA_CREATE_OPTION, "ENGINE=RRD: %s", MYF(0), text);
+  return HA_WRONG_CREATE_OPTION;
+}
+
+/* Whether the definition asks for something that the engine does not do (yet). */
+static int refuse_unsupported(const TABLE *form)
+{
+  if (form->found_next_number_field)
+    return refuse("AUTO_INCREMENT columns are not available yet in this version");
+  for (uint i= 0; i < form->s->keys; i++)
+    if (i != form->s->primary_key)
+      return refuse("keys other than the primary key are not available yet in this version "
+                    "(the first UNIQUE key of NOT NULL columns serves as one)");
+  if (form->s->primary_key == MAX_KEY)
+    return 0;
+  const KEY *key= form->key_info + form->s->primary_key;
+  for (uint i= 0; i < key->user_defined_key_parts; i++)
+    if (!key->key_part[i].field->stored_in_db())
+      return refuse("a generated column of the primary key must be STORED");
+  return 0;
+}
+
+int ha_rrd::create(const char *name, TABLE *form, HA_CREATE_INFO *info)
+{
+  if (int refused= refuse_unsupported(form))
+    return refused;
+  if (info->data_file_name || info->index_file_name)
+    return refuse("DATA DIRECTORY and INDEX DIRECTORY are not supported");
+  const Rrd_definition definition(form, info->max_rows);
+  if (const Field *field= definition.refused())
+    return refuse(("the type of column '" + std::string(field->field_name.str) + "' is not supported").c_str());
+  const RrdTableDefinition raw= definition.raw();
+  const std::string table_name= rrd_table_name(name);
+  int status= rrd_table_create(rrd_engine, rrd_text(table_name), &raw, &m_error);
+  if (status == RRD_OK)
+    return 0;
+  rrd_report(m_error);
+  return rrd_ha_error(status);
+}
+
+int rrd_drop_table(handlerton *, const char *path)
+{
+  RrdError error;
+  const std::string table_name= rrd_table_name(path);
+  int status= rrd_table_drop(rrd_engine, rrd_text(table_name), &error);
+  if (status != RRD_OK)
+    rrd_report(error);
+  return rrd_ha_error(status);
+}
+
+/* What DROP DATABASE finds left over after it dropped the tables that it knew. */
+void rrd_drop_database(handlerton *, char *path)
+{
+  RrdError error;
+  const std::string prefix= rrd_table_name(path);
+  if (rrd_database_drop(rrd_engine, rrd_text(prefix), &error) != RRD_OK)
+    rrd_report(error);
+}
+
+int ha_rrd::delete_table(const char *name) { return rrd_drop_table(rrd_hton, name); }
+
+int ha_rrd::rename_table(const char *from, const char *to)
+{
+  const std::string old_name= rrd_table_name(from), new_name= rrd_table_name(to);
+  int status= rrd_table_rename(rrd_engine, rrd_text(old_name), rrd_text(new_name), &m_error);
+  if (status != RRD_OK)
+    rrd_report(m_error);
+  return rrd_ha_error(status);
+}
+
+int ha_rrd::truncate()
+{
+  const std::string table_name= rrd_table_name(table_share->normalized_path.str);
+  return result(rrd_table_truncate(rrd_engine, rrd_text(table_name), &m_error));
+}

@@ -1,0 +1,169 @@
+/*
+  Reading: scans, index reads, rows by position.
+
+  The position of a row is its primary key as a key image, or the 8 bytes of its hidden number. Only the columns
+  that the statement reads are asked for, but statements that write get them all: a row is written as a whole.
+*/
+#include "ha_rrd.h"
+
+#include "errors.h"
+
+int ha_rrd::choose_columns()
+{
+  m_chosen.clear();
+  for (uint32_t number : m_stored)
+    if (m_is_locking || bitmap_is_set(table->read_set, number))
+      m_chosen.push_back(number);
+  return rrd_table_set_columns(store(), m_chosen.data(), m_chosen.size(), m_is_locking, &m_error);
+}
+
+int ha_rrd::open_scan()
+{
+  int status= choose_columns();
+  if (status == RRD_OK)
+    status= rrd_scan_open(store(), session(), &m_error);
+  return result(status);
+}
+
+int ha_rrd::seek(RrdSeek where, const uchar *key, uint bytes)
+{
+  const key_range *limit= m_range_end;
+  return rrd_scan_seek(store(), where, key, bytes, limit ? limit->key : nullptr, limit ? limit->length : 0,
+                       limit && limit->flag == HA_READ_AFTER_KEY, &m_error);
+}
+
+int ha_rrd::step(bool backward, uchar *record)
+{
+  return rrd_scan_next(store(), session(), backward, record, &m_error);
+}
+
+int ha_rrd::rnd_init(bool scan)
+{
+  if (!scan)
+    return result(choose_columns());
+  if (int failed= open_scan())
+    return failed;
+  return result(seek(RRD_SEEK_FIRST));
+}
+
+int ha_rrd::rnd_end()
+{
+  rrd_scan_close(store());
+  return 0;
+}
+
+int ha_rrd::rnd_next(uchar *record) { return result(step(false, record)); }
+
+int ha_rrd::rnd_pos(uchar *record, uchar *position)
+{
+  int status= rrd_row_read(store(), session(), position, ref_length, record, &m_error);
+  return status == RRD_NOT_FOUND ? HA_ERR_RECORD_DELETED : result(status);
+}
+
+void ha_rrd::position(const uchar *record)
+{
+  if (has_key())
+    key_copy(ref, record, key(), 0, true);
+  else
+    rrd_row_number(store(), ref, &m_error);
+}
+
+int ha_rrd::cmp_ref(const uchar *a, const uchar *b)
+{
+  if (!has_key())
+    return memcmp(a, b, ref_length);
+  const KEY_PART_INFO *part= key()->key_part, *end= part + key()->user_defined_key_parts;
+  for (; part != end; part++)
+  {
+    const int order= part->field->key_cmp(a, b);
+    if (order)
+      return part->key_part_flag & HA_REVERSE_SORT ? -order : order;
+    a+= part->store_length;
+    b+= part->store_length;
+  }
+  return 0;
+}
+
+int ha_rrd::index_init(uint index, bool)
+{
+  active_index= index;
+  return open_scan();
+}
+
+int ha_rrd::index_end()
+{
+  active_index= MAX_KEY;
+  m_range_end= nullptr;
+  rrd_scan_close(store());
+  return 0;
+}
+
+struct Find
+{
+  enum ha_rkey_function flag;
+  RrdSeek where;
+  bool backward;
+};
+
+static const Find finds[]=
+{
+  {HA_READ_KEY_EXACT, RRD_SEEK_EXACT, false},
+  {HA_READ_KEY_OR_NEXT, RRD_SEEK_AT_OR_AFTER, false},
+  {HA_READ_AFTER_KEY, RRD_SEEK_AFTER, false},
+  {HA_READ_PREFIX, RRD_SEEK_EXACT, false},
+  {HA_READ_KEY_OR_PREV, RRD_SEEK_AT_OR_BEFORE, true},
+  {HA_READ_BEFORE_KEY, RRD_SEEK_BEFORE, true},
+  {HA_READ_PREFIX_LAST, RRD_SEEK_LAST, true},
+  {HA_READ_PREFIX_LAST_OR_PREV, RRD_SEEK_AT_OR_BEFORE, true},
+};
+
+static const Find *find_for(enum ha_rkey_function flag)
+{
+  for (const Find &find : finds)
+    if (find.flag == flag)
+      return &find;
+  return nullptr;
+}
+
+int ha_rrd::index_read_map(uchar *record, const uchar *key, key_part_map parts, enum ha_rkey_function flag)
+{
+  const Find *find= find_for(flag);
+  if (!find)
+    return HA_ERR_WRONG_COMMAND;
+  if (!key)
+    return index_first(record);
+  int status= seek(find->where, key, calculate_key_len(table, active_index, key, parts));
+  if (status == RRD_OK)
+    status= step(find->backward, record);
+  return status == RRD_END ? HA_ERR_KEY_NOT_FOUND : result(status);
+}
+
+int ha_rrd::index_read_last_map(uchar *record, const uchar *key, key_part_map parts)
+{
+  return index_read_map(record, key, parts, HA_READ_PREFIX_LAST);
+}
+
+int ha_rrd::index_next(uchar *record) { return result(step(false, record)); }
+
+int ha_rrd::index_prev(uchar *record) { return result(step(true, record)); }
+
+int ha_rrd::index_first(uchar *record)
+{
+  int status= seek(RRD_SEEK_FIRST);
+  return result(status == RRD_OK ? step(false, record) : status);
+}
+
+int ha_rrd::index_last(uchar *record)
+{
+  int status= seek(RRD_SEEK_END);
+  return result(status == RRD_OK ? step(true, record) : status);
+}
+
+/* Tells the store where the range ends, so that chunks behind it are not touched. */
+int ha_rrd::read_range_first(const key_range *start, const key_range *end, bool is_equal, bool sorted)
+{
+  m_range_end= end;
+  const int found= handler::read_range_first(start, end, is_equal, sorted);
+  m_range_end= nullptr;
+  return found;
+}

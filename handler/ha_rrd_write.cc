@@ -1,0 +1,100 @@
+/*
+  Writing: one call of the store for each row.
+
+  A statement that only inserts, and for which a duplicate is an error, is a bulk statement: the store may then
+  check keys late and reports the duplicate with the row that it refused. REPLACE and ON DUPLICATE KEY UPDATE
+  go on to read and change the row in the way, so that is locked.
+*/
+#include "ha_rrd.h"
+
+#include "errors.h"
+
+/* Fewer rows than this are not worth the sorting. */
+static const ha_rows smallest_bulk= 16;
+
+int ha_rrd::extra(enum ha_extra_function operation)
+{
+  switch (operation)
+  {
+  case HA_EXTRA_IGNORE_DUP_KEY:
+    m_ignores_duplicates= true;
+    break;
+  case HA_EXTRA_WRITE_CAN_REPLACE:
+    m_replaces_duplicates= true;
+    break;
+  case HA_EXTRA_WRITE_CANNOT_REPLACE:
+    m_replaces_duplicates= false;
+    break;
+  case HA_EXTRA_INSERT_WITH_UPDATE:
+    m_updates_duplicates= true;
+    break;
+  case HA_EXTRA_NO_IGNORE_DUP_KEY:
+    m_ignores_duplicates= m_updates_duplicates= false;
+    break;
+  default:
+    break;
+  }
+  return 0;
+}
+
+void ha_rrd::start_bulk_insert(ha_rows rows, uint)
+{
+  const bool is_plain= !m_ignores_duplicates && !m_replaces_duplicates && !m_updates_duplicates &&
+                       ha_thd()->lex->duplicates == DUP_ERROR;
+  if (!is_plain || table->triggers || (rows && rows < smallest_bulk))
+    return;
+  m_is_bulk= rrd_bulk_begin(store(), session(), &m_error) == RRD_OK;
+}
+
+int ha_rrd::end_bulk_insert()
+{
+  if (!m_is_bulk)
+    return 0;
+  m_is_bulk= false;
+  int status= rrd_bulk_end(store(), session(), &m_error);
+  return status == RRD_DUPLICATE ? duplicate(status, table->record[0], true) : result(status);
+}
+
+/* Remembers which key it was, where the row in the way is, and shows the refused row to the server. */
+int ha_rrd::duplicate(int status, uchar *record, bool is_found_late)
+{
+  m_duplicate_key= table_share->primary_key;
+  if (is_found_late)
+    rrd_row_duplicate(store(), record);
+  if (dup_ref && has_key())
+    key_copy(dup_ref, record, key(), 0, true);
+  return rrd_ha_error(status);
+}
+
+/* The server tells by extra() what it will do with a duplicate, but not REPLACE on a table with triggers. */
+RrdInsert ha_rrd::insert_mode() const
+{
+  if (m_updates_duplicates)
+    return RRD_INSERT_UPDATE;
+  if (m_replaces_duplicates || (m_ignores_duplicates && ha_thd()->lex->duplicates == DUP_REPLACE))
+    return RRD_INSERT_REPLACE;
+  return m_ignores_duplicates ? RRD_INSERT_IGNORE : RRD_INSERT_FAIL;
+}
+
+int ha_rrd::write_row(const uchar *record)
+{
+  int status= rrd_row_insert(store(), session(), record, insert_mode(), &m_error);
+  if (likely(status == RRD_OK))
+    return 0;
+  if (status == RRD_DUPLICATE)
+    return duplicate(status, const_cast<uchar *>(record), m_is_bulk);
+  return result(status);
+}
+
+int ha_rrd::update_row(const uchar *old_record, const uchar *new_record)
+{
+  int status= rrd_row_update(store(), session(), old_record, new_record, &m_error);
+  if (status == RRD_DUPLICATE)
+    return duplicate(status, const_cast<uchar *>(new_record), false);
+  return result(status);
+}
+
+int ha_rrd::delete_row(const uchar *record)
+{
+  return result(rrd_row_delete(store(), session(), record, &m_error));
+}

@@ -1,0 +1,81 @@
+/*
+  The plugin: what the server finds on loading, start and stop of the engine.
+*/
+#include "connection.h"
+#include "engine.h"
+#include "errors.h"
+#include "ha_rrd.h"
+#include "log.h"
+#include "options.h"
+#include "sysvars.h"
+
+/* The server's list of folders that are not databases; it has no header of its own. */
+void ignore_db_dirs_append(const char *folder);
+
+static handler *create_handler(handlerton *hton, TABLE_SHARE *share, MEM_ROOT *memory)
+{
+  return new (memory) ha_rrd(hton, share);
+}
+
+static bool start_engine()
+{
+  RrdError error;
+  const RrdConfig config= rrd_start_config();
+  static_assert(sizeof(RrdConfig) == 40, "RrdConfig differs from the store's");
+  if (rrd_engine_open(&config, &rrd_engine, &error) == RRD_OK)
+    return true;
+  sql_print_error("ENGINE=RRD: %s", error.message);
+  rrd_engine= nullptr;
+  return false;
+}
+
+static void fill_handlerton(handlerton *hton)
+{
+  static const char *no_extensions[]= {NullS};
+  rrd_hton= hton;
+  hton->create= create_handler;
+  hton->drop_table= rrd_drop_table;
+  hton->drop_database= rrd_drop_database;
+  hton->show_status= rrd_show_status;
+  hton->table_options= rrd_table_options;
+  hton->field_options= rrd_field_options;
+  hton->tablefile_extensions= no_extensions;
+  hton->flags= 0;
+  rrd_init_transactions(hton);
+}
+
+static int start(void *hton)
+{
+  ignore_db_dirs_append(rrd_data_folder);
+  fill_handlerton(static_cast<handlerton *>(hton));
+  return start_engine() ? 0 : 1;
+}
+
+static int stop(void *)
+{
+  RrdError error;
+  if (rrd_engine_close(rrd_engine, &error) != RRD_OK)
+    sql_print_error("ENGINE=RRD: %s", error.message);
+  rrd_engine= nullptr;
+  return 0;
+}
+
+static struct st_mysql_storage_engine descriptor= {MYSQL_HANDLERTON_INTERFACE_VERSION};
+
+maria_declare_plugin(rrd)
+{
+  MYSQL_STORAGE_ENGINE_PLUGIN,
+  &descriptor,
+  "RRD",
+  "The RRD engine's authors",
+  "Time series: columnar, compressed, with a ring of rows and roll-ups",
+  PLUGIN_LICENSE_GPL,
+  start,
+  stop,
+  0x0001,
+  rrd_status_variables,
+  rrd_system_variables,
+  "0.1",
+  MariaDB_PLUGIN_MATURITY_EXPERIMENTAL
+}
+maria_declare_plugin_end;

@@ -1,0 +1,130 @@
+/*
+  The rrd_% system variables and the Rrd_% status variables. Changes of the dynamic ones go to the engine at
+  once; the status variables are whatever the engine counts, so a new counter needs nothing here.
+*/
+#include "sysvars.h"
+
+#include <string>
+#include <vector>
+
+#include "engine.h"
+
+const char rrd_data_folder[]= "#rrd";
+
+static unsigned int flush_log_at_trx_commit;
+static unsigned long long memtable_size;
+static unsigned long long cache_size;
+static char *data_dir;
+
+static void set_flush_log(THD *, st_mysql_sys_var *, void *variable, const void *value)
+{
+  *static_cast<unsigned int *>(variable)= *static_cast<const unsigned int *>(value);
+  rrd_engine_set_flush_log(rrd_engine, flush_log_at_trx_commit);
+}
+
+static void set_memtable_size(THD *, st_mysql_sys_var *, void *variable, const void *value)
+{
+  *static_cast<unsigned long long *>(variable)= *static_cast<const unsigned long long *>(value);
+  rrd_engine_set_memtable_bytes(rrd_engine, memtable_size);
+}
+
+static void set_cache_size(THD *, st_mysql_sys_var *, void *variable, const void *value)
+{
+  *static_cast<unsigned long long *>(variable)= *static_cast<const unsigned long long *>(value);
+  rrd_engine_set_cache_bytes(rrd_engine, cache_size);
+}
+
+static MYSQL_SYSVAR_UINT(flush_log_at_trx_commit, flush_log_at_trx_commit, PLUGIN_VAR_RQCMDARG,
+  "1: a commit is on disk before it is acknowledged; 2: written then, on disk within about a second; "
+  "0: written and on disk within about a second",
+  nullptr, set_flush_log, 1, 0, 2, 0);
+
+static MYSQL_SYSVAR_ULONGLONG(memtable_size, memtable_size, PLUGIN_VAR_RQCMDARG,
+  "Bytes of memory for rows that are not in segments yet, of all tables together",
+  nullptr, set_memtable_size, 64ULL << 20, 1ULL << 20, 1ULL << 40, 0);
+
+static MYSQL_SYSVAR_ULONGLONG(cache_size, cache_size, PLUGIN_VAR_RQCMDARG,
+  "Bytes of memory for decoded blocks of segments",
+  nullptr, set_cache_size, 128ULL << 20, 1ULL << 20, 1ULL << 40, 0);
+
+static MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_READONLY | PLUGIN_VAR_NOCMDOPT,
+  "The engine's folder below the server's data folder", nullptr, nullptr, rrd_data_folder);
+
+static MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
+  "Seconds that a statement waits for a row lock", nullptr, nullptr, 50, 0, 365 * 24 * 3600, 0);
+
+struct st_mysql_sys_var *rrd_system_variables[]=
+{
+  MYSQL_SYSVAR(flush_log_at_trx_commit),
+  MYSQL_SYSVAR(memtable_size),
+  MYSQL_SYSVAR(cache_size),
+  MYSQL_SYSVAR(data_dir),
+  MYSQL_SYSVAR(lock_wait_timeout),
+  nullptr
+};
+
+RrdConfig rrd_start_config()
+{
+  return {rrd_text(rrd_data_folder), memtable_size, cache_size, flush_log_at_trx_commit, 0};
+}
+
+uint64_t rrd_lock_wait_timeout_ms(THD *thd) { return 1000ULL * THDVAR(thd, lock_wait_timeout); }
+
+struct Counter
+{
+  std::string name;
+  unsigned long long value;
+};
+
+static void add_counter(void *context, const char *name, size_t length, uint64_t value)
+{
+  static_cast<std::vector<Counter> *>(context)->push_back({std::string(name, length), value});
+}
+
+/* The server adds the prefix "Rrd_". What is shown must live until the statement ends: the THD's memory does. */
+static int show_counters(MYSQL_THD thd, struct st_mysql_show_var *out, void *, struct system_status_var *,
+                         enum enum_var_type)
+{
+  std::vector<Counter> counters;
+  rrd_engine_counters(rrd_engine, add_counter, &counters);
+  auto *shown= static_cast<st_mysql_show_var *>(thd_calloc(thd, (counters.size() + 1) * sizeof(st_mysql_show_var)));
+  auto *values= static_cast<unsigned long long *>(thd_calloc(thd, (counters.size() + 1) * sizeof(long long)));
+  for (size_t i= 0; shown && values && i < counters.size(); i++)
+  {
+    values[i]= counters[i].value;
+    shown[i].name= thd_strmake(thd, counters[i].name.data(), counters[i].name.size());
+    shown[i].value= values + i;
+    shown[i].type= SHOW_LONGLONG;
+  }
+  out->type= SHOW_ARRAY;
+  out->value= shown;
+  return 0;
+}
+
+struct st_mysql_show_var rrd_status_variables[]=
+{
+  {"Rrd", reinterpret_cast<void *>(show_counters), SHOW_FUNC},
+  {nullptr, nullptr, SHOW_UNDEF}
+};
+
+struct Report
+{
+  THD *thd;
+  stat_print_fn *print;
+  bool failed;
+};
+
+static void print_report(void *context, const char *text, size_t length)
+{
+  Report *report= static_cast<Report *>(context);
+  report->failed= report->print(report->thd, STRING_WITH_LEN("RRD"), STRING_WITH_LEN(""), text, length);
+}
+
+bool rrd_show_status(handlerton *, THD *thd, stat_print_fn *print, enum ha_stat_type type)
+{
+  if (type != HA_ENGINE_STATUS)
+    return false;
+  Report report= {thd, print, false};
+  rrd_engine_report(rrd_engine, print_report, &report);
+  return report.failed;
+}

@@ -1,0 +1,24 @@
+/*
+  System and status variables.
+*/
+#ifndef RRD_SYSVARS_H
+#define RRD_SYSVARS_H
+
+#include "rrd.h"
+#include "server.h"
+
+extern struct st_mysql_sys_var *rrd_system_variables[];
+extern struct st_mysql_show_var rrd_status_variables[];
+
+/* The data folder, below the server's own. Its name is not that of any database. */
+extern const char rrd_data_folder[];
+
+/* The engine's settings at start. */
+RrdConfig rrd_start_config();
+
+uint64_t rrd_lock_wait_timeout_ms(THD *thd);
+
+/* SHOW ENGINE RRD STATUS. */
+bool rrd_show_status(handlerton *hton, THD *thd, stat_print_fn *print, enum ha_stat_type type);
+
+#endif
