@@ -166,6 +166,9 @@ impl Engine {
             .collect();
         if durable.is_ok() {
             adopt_segments(self, &pending, &committed);
+        } else if self.manifest.is_poisoned() {
+            // The edit may be on disk: the files must outlive this process.
+            pending.tables.iter().for_each(|t| t.own.read().private.iter().for_each(|p| p.segment.keep()));
         }
         self.finish(&pending, durable)
     }

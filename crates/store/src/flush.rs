@@ -74,7 +74,7 @@ impl Engine {
         edits.push(Edit::Flushed { table: table.id, seq: complete_up_to });
         edits.push(Edit::NextRowNumber { table: table.id, next: table.next_row_number.load(Ordering::Relaxed) });
         if let Err(error) = self.commit_manifest(&edits) {
-            self.remove_segments(table, &metas);
+            self.remove_refused(table, &metas);
             return Err(error);
         }
         table.install(|version| {

@@ -160,6 +160,11 @@ fn sync_log(engine: &Engine) {
     if let Err(error) = engine.wal.sync(engine.wal.position()) {
         tracing::error!(%error, "could not sync the log");
         engine.poison_unless_full(&error);
+        // Commits that were acknowledged may be among the refused records: segments have to keep them.
+        for table in engine.all_tables() {
+            engine.freeze(&table);
+            engine.workers.ask_flush(table.id);
+        }
     }
 }
 

@@ -45,8 +45,15 @@ impl Engine {
         }
     }
 
+    /// Removes segments whose manifest edit failed, unless the edit may be on disk nevertheless.
+    pub(crate) fn remove_refused(&self, table: &Table, metas: &[SegmentMeta]) {
+        if !self.manifest.is_poisoned() {
+            self.remove_segments(table, metas);
+        }
+    }
+
     /// Removes the files of segments that nothing refers to. What stays is removed at the next start.
-    pub(crate) fn remove_segments(&self, table: &Table, metas: &[SegmentMeta]) {
+    fn remove_segments(&self, table: &Table, metas: &[SegmentMeta]) {
         for meta in metas {
             if let Err(error) = self.fs.remove(&table.dir.join(meta.id.file_name())) {
                 tracing::warn!(%error, "could not remove a segment that is not used");

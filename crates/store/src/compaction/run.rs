@@ -38,7 +38,7 @@ impl Engine {
         edits.extend(plan.segments.iter().map(|&segment| Edit::RemoveSegment { table: table.id, segment }));
         let committed = self.fs.sync_dir(&table.dir).and_then(|()| self.commit_manifest(&edits));
         if let Err(error) = committed {
-            self.remove_segments(table, merged.as_slice());
+            self.remove_refused(table, &merged);
             return Err(error);
         }
         table.install(|v| {

@@ -98,6 +98,11 @@ impl Manifest {
         ))
     }
 
+    /// Whether an earlier failure left it unknown what is on disk: edits of a failed commit may be there.
+    pub fn is_poisoned(&self) -> bool {
+        self.inner.lock().poisoned.is_some()
+    }
+
     /// Makes `edits` durable, all or none. Edits that make no sense are refused ([`Error::InvalidInput`],
     /// [`Error::TableExists`]) and on a full disk nothing happened; after any other error it is not known
     /// whether the edits will be there after a restart, and every later commit is [`Error::Poisoned`].

@@ -1,0 +1,179 @@
+//! Writers, readers, flushes and merges at the same time: nothing is lost, no read sees half a commit.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rrd_store::fs::Fs;
+use rrd_store::fs::os::OsFs;
+use rrd_store::schema::{ColumnDef, Compression, Lane, TimeColumn, TimeUnit};
+use rrd_store::{Config, Direction, Engine, Error, OnDuplicate, Schema, Table};
+
+const WRITERS: u64 = 4;
+const COMMITS: u64 = 300;
+/// Rows of one commit: one for each of as many series, all with the same time and value.
+const SERIES: u64 = 8;
+
+fn schema() -> Schema {
+    let int = |id, width| ColumnDef { id, name: format!("c{id}"), lane: Lane::Int { width }, nullable: false, hidden: false, options: Vec::new() };
+    Schema {
+        version: 1,
+        columns: vec![int(0, 4), int(1, 4), int(2, 8)],
+        key: vec![0, 1],
+        time: Some(TimeColumn { column: 1, unit: TimeUnit::S, bias: 0 }),
+        row_number: None,
+        compression: Compression::Small,
+        chunk_length: Some(500),
+        options: Vec::new(),
+    }
+}
+
+fn row(table: &Table, series: u64, time: u64, value: u64) -> Vec<u8> {
+    let mut row = Vec::new();
+    let layout = table.layout();
+    let mut writer = layout.writer(&mut row);
+    writer.set_int(0, series);
+    writer.set_int(1, time);
+    writer.set_int(2, value);
+    writer.finish();
+    row
+}
+
+/// All rows as (series, time, value), by a forward or a backward walk.
+fn read_all(engine: &Arc<Engine>, table: &Arc<Table>, direction: Direction) -> Vec<(u64, u64, u64)> {
+    let mut txn = engine.begin();
+    let mut cursor = txn.cursor(table).expect("cursor");
+    cursor.seek(None, true, direction).expect("seek");
+    let layout = table.layout();
+    let mut rows = Vec::new();
+    while let Some(span) = cursor.next_span(1000).expect("next") {
+        for n in 0..span.rows {
+            let mut bytes = Vec::new();
+            span.group.push_row(span.row(n), &mut bytes).expect("row");
+            let view = layout.view(&bytes);
+            rows.push((view.int(0), view.int(1), view.int(2)));
+        }
+    }
+    rows
+}
+
+#[test]
+fn commits_are_whole_for_every_reader_and_survive() {
+    let dir = tempfile::tempdir().expect("a scratch folder");
+    let mut config = Config::new(dir.path().join("rrd"));
+    config.memtable_bytes = 200_000;
+    let fs: Arc<dyn Fs> = Arc::new(OsFs);
+    let engine = Engine::open(config.clone(), fs.clone()).expect("open");
+    engine.create_table("db/t", schema()).expect("create");
+    let table = engine.table("db/t").expect("table");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|w| {
+                let (engine, table) = (&engine, &table);
+                scope.spawn(move || {
+                    for i in 0..COMMITS {
+                        let time = i * WRITERS + w;
+                        let mut txn = engine.begin();
+                        for series in 0..SERIES {
+                            txn.insert(table, &row(table, series, time, time), OnDuplicate::Fail).expect("insert");
+                        }
+                        txn.commit().expect("commit");
+                    }
+                })
+            })
+            .collect();
+        for direction in [Direction::Forward, Direction::Backward] {
+            let (engine, table, done) = (&engine, &table, &done);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    let rows = read_all(engine, table, direction);
+                    assert_eq!(rows.len() as u64 % SERIES, 0, "a reader saw half a commit");
+                    let sorted = match direction {
+                        Direction::Forward => rows.is_sorted(),
+                        Direction::Backward => rows.iter().rev().is_sorted(),
+                    };
+                    assert!(sorted, "rows out of order");
+                }
+            });
+        }
+        writers.into_iter().for_each(|w| w.join().expect("writer"));
+        done.store(true, Ordering::Relaxed);
+    });
+    let expected: Vec<_> = (0..SERIES).flat_map(|s| (0..WRITERS * COMMITS).map(move |t| (s, t, t))).collect();
+    assert_eq!(read_all(&engine, &table, Direction::Forward), expected);
+    engine.close().expect("close");
+    drop((table, engine));
+    let engine = Engine::open(config, fs).expect("open again");
+    let table = engine.table("db/t").expect("table");
+    assert_eq!(read_all(&engine, &table, Direction::Forward), expected);
+    assert_eq!(engine.check_table(&table, &mut |_, _| true).expect("check"), Vec::<String>::new());
+    engine.close().expect("close");
+}
+
+#[test]
+fn of_two_inserts_of_one_key_one_wins() {
+    let dir = tempfile::tempdir().expect("a scratch folder");
+    let engine = Engine::open(Config::new(dir.path().join("rrd")), Arc::new(OsFs)).expect("open");
+    engine.create_table("db/t", schema()).expect("create");
+    let table = engine.table("db/t").expect("table");
+    const KEYS: u64 = 200;
+    let won: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..WRITERS)
+            .map(|w| {
+                let (engine, table) = (&engine, &table);
+                scope.spawn(move || {
+                    let mut won = 0;
+                    for time in 0..KEYS {
+                        let mut txn = engine.begin();
+                        let inserted = txn.insert(table, &row(table, 1, time, w), OnDuplicate::Fail);
+                        match inserted.and_then(|()| txn.commit()) {
+                            Ok(()) => won += 1,
+                            Err(Error::Duplicate { .. }) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                    won
+                })
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join().expect("writer")).sum()
+    });
+    assert_eq!(won, KEYS);
+    assert_eq!(read_all(&engine, &table, Direction::Forward).len() as u64, KEYS);
+    engine.close().expect("close");
+}
+
+#[test]
+fn counters_incremented_under_row_locks_add_up() {
+    let dir = tempfile::tempdir().expect("a scratch folder");
+    let engine = Engine::open(Config::new(dir.path().join("rrd")), Arc::new(OsFs)).expect("open");
+    engine.create_table("db/t", schema()).expect("create");
+    let table = engine.table("db/t").expect("table");
+    const EACH: u64 = 50;
+    std::thread::scope(|scope| {
+        for _ in 0..WRITERS {
+            scope.spawn(|| (0..EACH).for_each(|_| increment(&engine, &table)));
+        }
+    });
+    assert_eq!(read_all(&engine, &table, Direction::Forward), vec![(7, 7, WRITERS * EACH)]);
+    engine.close().expect("close");
+}
+
+/// INSERT ... ON DUPLICATE KEY UPDATE value = value + 1.
+fn increment(engine: &Arc<Engine>, table: &Arc<Table>) {
+    let mut txn = engine.begin();
+    let first = row(table, 7, 7, 1);
+    let mut key = Vec::new();
+    table.layout().push_key(&first, &mut key);
+    match txn.insert(table, &first, OnDuplicate::Update) {
+        Ok(()) => {}
+        Err(Error::Duplicate { .. }) => {
+            let mut current = Vec::new();
+            assert!(txn.read_latest(table, &key, &mut current).expect("read"), "the duplicate is there");
+            let value = table.layout().view(&current).int(2);
+            txn.update(table, &key, &row(table, 7, 7, value + 1)).expect("update");
+        }
+        Err(error) => panic!("{error}"),
+    }
+    txn.commit().expect("commit");
+}
