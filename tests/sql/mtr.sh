@@ -1,0 +1,63 @@
+#!/bin/bash
+# Runs the mysql-test suites of suite/ through the installed mysql-test-run, on a server with our plugin in it.
+#
+#   mtr.sh [--engine=E] [options and test names for mysql-test-run]
+#
+# Two suites: the tests of rrd_like_innodb name no engine, and their .result files were recorded with InnoDB, so what
+# they expect does not come from our own code; rrd holds what only this engine has. --engine=InnoDB runs the tests on
+# InnoDB: with --record it (re)makes the results of rrd_like_innodb.
+#
+# mysql-test-run wants everything under its own folder, which is not ours to write to. So it runs in a folder of
+# symbolic links to the installed one, with our two suites added; all that it writes lands in build/test/mtr.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+root=$PWD
+# shellcheck disable=SC1091 -- written by setup.sh
+. build/env
+
+engine=RRD
+case ${1:-} in
+--engine=*) engine=${1#--engine=}; shift ;;
+esac
+
+home=$root/build/test/mtr
+links=$home/links
+var=$home/var-$engine
+
+make_links() {
+    local entry
+    rm -rf "$links"
+    mkdir -p "$links/mysql-test/suite"
+    for entry in bin sbin lib share; do
+        ln -s "/usr/$entry" "$links/$entry"
+    done
+    for entry in "$RRD_MTR"/*; do
+        [ "$(basename "$entry")" = suite ] || ln -s "$entry" "$links/mysql-test/"
+    done
+    for entry in "$RRD_MTR"/suite/* "$root"/tests/sql/suite/*; do
+        ln -s "$entry" "$links/mysql-test/suite/"
+    done
+}
+
+# Sockets lie in the folder for temporary files, and their paths may have 107 characters at most.
+tmp=$var/tmp
+if [ ${#tmp} -gt 60 ]; then
+    tmp=$(mktemp -d)
+    trap 'rm -rf "$tmp"' EXIT
+fi
+
+mkdir -p "$home"
+# Two runs at once would use the same folder: the second one waits.
+exec 9>"$home/lock"
+flock 9
+make_links
+options=(
+    --vardir="$var" --tmpdir="$tmp" --force --max-test-fail=0 --retry=0 --nowarnings --nocheck-testcases
+    --mysqld=--plugin-dir="$root/build/plugin" --mysqld=--plugin-maturity=unknown --mysqld=--innodb --mysqld=--loose-sequence
+    --mysqld=--default-storage-engine="$engine"
+)
+[ "$engine" != RRD ] || options+=(--mysqld=--plugin-load-add=ha_rrd)
+[ "$(id -u)" != 0 ] || options+=(--mysqld=--user=root)
+[ $# -gt 0 ] || set -- --suite=rrd,rrd_like_innodb --parallel=2
+cd "$links/mysql-test"
+perl ./mariadb-test-run.pl "${options[@]}" "$@" 9>&-
