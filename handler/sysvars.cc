@@ -11,10 +11,13 @@
 
 const char rrd_data_folder[]= "#rrd";
 
+/* The server works in its data folder. */
+static char data_path[]= "./#rrd";
+static char *data_dir= data_path;
+
 static unsigned int flush_log_at_trx_commit;
 static unsigned long long memtable_size;
 static unsigned long long cache_size;
-static char *data_dir;
 
 static void set_flush_log(THD *, st_mysql_sys_var *, void *variable, const void *value)
 {
@@ -48,7 +51,7 @@ static MYSQL_SYSVAR_ULONGLONG(cache_size, cache_size, PLUGIN_VAR_RQCMDARG,
   nullptr, set_cache_size, 128ULL << 20, 1ULL << 20, 1ULL << 40, 0);
 
 static MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_READONLY | PLUGIN_VAR_NOCMDOPT,
-  "The engine's folder below the server's data folder", nullptr, nullptr, rrd_data_folder);
+  "The engine's folder below the server's data folder", nullptr, nullptr, data_path);
 
 static MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
   "Seconds that a statement waits for a row lock", nullptr, nullptr, 50, 0, 365 * 24 * 3600, 0);
@@ -65,7 +68,7 @@ struct st_mysql_sys_var *rrd_system_variables[]=
 
 RrdConfig rrd_start_config()
 {
-  return {rrd_text(rrd_data_folder), memtable_size, cache_size, flush_log_at_trx_commit, 0};
+  return {rrd_text(data_path), memtable_size, cache_size, flush_log_at_trx_commit, 0};
 }
 
 uint64_t rrd_lock_wait_timeout_ms(THD *thd) { return 1000ULL * THDVAR(thd, lock_wait_timeout); }
