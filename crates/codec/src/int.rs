@@ -19,16 +19,30 @@ pub(crate) use plan::{Sample, estimate};
 /// How many blocks may be nested in each other.
 const DEPTH: u8 = 8;
 
+/// Up to so many values, trying costs nothing.
+const FEW: usize = 4096;
+
 /// How an inner block is to be written.
 #[derive(Clone, Copy)]
 pub(crate) struct Level {
     effort: Effort,
+    /// How many blocks may still be nested in this one.
     depth: u8,
+    /// A dictionary may be tried: the numbers of its entries gain nothing from another one.
+    dictionary: bool,
 }
 
 impl Level {
     fn inner(self) -> Self {
         Level { depth: self.depth.saturating_sub(1), ..self }
+    }
+
+    /// What an estimate may be at most to be worth a trial beside one of `bits` bits a row.
+    fn close(self, bits: f64) -> f64 {
+        match self.effort {
+            Effort::Fast => bits * 1.1 + 0.01,
+            Effort::Small => bits * 1.3 + 0.1,
+        }
     }
 }
 
@@ -51,26 +65,33 @@ impl Sign {
 
 /// Appends a block of `values`.
 pub(crate) fn encode(values: &[u64], sign: Sign, effort: Effort, out: &mut Vec<u8>) {
-    encode_level(values, sign, Level { effort, depth: DEPTH - 1 }, out);
+    encode_level(values, sign, Level { effort, depth: DEPTH - 1, dictionary: true }, out);
 }
 
 fn encode_level(values: &[u64], sign: Sign, level: Level, out: &mut Vec<u8>) {
     if write_trivial(values, sign, level, out) {
         return;
     }
-    let plan = plan::Plan::new(values, sign, level.effort);
-    if let Some(factor) = plan.factor {
-        if scaled::encode(values, factor, sign, level, out) {
-            return;
-        }
+    let plan = plan::Plan::new(values, sign, level);
+    if plan.factor.is_some_and(|factor| scaled::encode(values, factor, sign, level, out)) {
+        return;
     }
+    let enough = level.close(plan.shape.bits.min(plan.runs_bits));
+    let few = values.len() <= FEW;
+    // A dictionary takes time: it must be clearly better.
+    let dictionary = level.dictionary && plan.dictionary_bits < if few { 1.0 } else { 0.9 } * plan.shape.bits.min(plan.runs_bits);
     let mut block = Vec::new();
-    delta::encode(values, plan.order, sign, level, &mut block);
-    if plan.few_runs {
+    if plan.shape.bits <= enough && (few || !dictionary) {
+        delta::encode(values, plan.shape, sign, level, &mut block);
+    }
+    if plan.runs_bits <= enough {
         keep_smaller(&mut block, |other| runs::encode(values, sign, level, other));
     }
-    if plan.few_values {
+    if dictionary {
         keep_smaller(&mut block, |other| dictionary::encode(values, level, other));
+    }
+    if block.is_empty() {
+        delta::encode(values, plan.shape, sign, level, &mut block);
     }
     if block.len() > values.len() * 8 {
         return write_raw(values, out);
@@ -79,33 +100,40 @@ fn encode_level(values: &[u64], sign: Sign, level: Level, out: &mut Vec<u8>) {
 }
 
 /// What a delta leaves: no further transform but runs.
-fn encode_residuals(values: &[u64], sign: Sign, level: Level, out: &mut Vec<u8>) {
+fn encode_residuals(values: &[u64], sign: Sign, shape: plan::Shape, level: Level, out: &mut Vec<u8>) {
     if write_trivial(values, sign, level, out) {
         return;
     }
-    let start = out.len();
-    encode_end(values, sign, level, out);
-    if plan::changes(values) * 3 < values.len() {
-        let mut other = Vec::new();
-        runs::encode(values, sign, level, &mut other);
-        if other.len() < out.len() - start {
-            out.truncate(start);
-            out.extend_from_slice(&other);
-        }
+    let mut block = Vec::new();
+    encode_end(values, sign, shape, level, &mut block);
+    if shape.bits < 1.0 && plan::changes(values) * 8 < values.len() {
+        keep_smaller(&mut block, |other| runs::encode(values, sign, level, other));
     }
+    out.extend_from_slice(&block);
 }
 
 /// Packs or entropy-codes, whichever is smaller.
-fn encode_end(values: &[u64], sign: Sign, level: Level, out: &mut Vec<u8>) {
-    let packed = packed::Plan::new(values, sign);
-    if level.effort == Effort::Small {
-        let rans = rans::Plan::new(values, sign);
-        // Packed blocks decode faster: half a percent of size is worth it.
-        if rans.bits() * 1.005 < packed.bits() {
-            return rans.write(level, out);
-        }
+fn encode_end(values: &[u64], sign: Sign, shape: plan::Shape, level: Level, out: &mut Vec<u8>) {
+    if level.effort == Effort::Fast {
+        return packed::encode(values, sign, shape.local, level, out);
     }
-    packed.write(level, out);
+    let rans = rans::Plan::new(values, sign, shape.rans_local);
+    let rans_bits = rans.bits() / values.len() as f64;
+    if shape.packed_bits > level.close(rans_bits) {
+        return rans.write(sign, level, out);
+    }
+    let mut packed = Vec::new();
+    packed::encode(values, sign, shape.local, level, &mut packed);
+    // Packed blocks decode faster: half a percent of size is worth it.
+    if packed.len() as f64 * 8.0 <= rans.bits() * 1.005 {
+        return out.extend_from_slice(&packed);
+    }
+    let start = out.len();
+    rans.write(sign, level, out);
+    if packed.len() < out.len() - start {
+        out.truncate(start);
+        out.extend_from_slice(&packed);
+    }
 }
 
 /// Writes the blocks that need no thought. Returns false when there is something to think about.
@@ -120,7 +148,7 @@ fn write_trivial(values: &[u64], sign: Sign, level: Level, out: &mut Vec<u8>) ->
         return true;
     }
     if level.depth == 0 {
-        packed::Plan::without_patches(values, sign).write(level, out);
+        packed::encode_flat(values, sign, out);
         return true;
     }
     false
@@ -129,7 +157,7 @@ fn write_trivial(values: &[u64], sign: Sign, level: Level, out: &mut Vec<u8>) ->
 fn keep_smaller(block: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
     let mut other = Vec::new();
     encode(&mut other);
-    if !other.is_empty() && other.len() < block.len() {
+    if !other.is_empty() && (block.is_empty() || other.len() < block.len()) {
         *block = other;
     }
 }
@@ -141,9 +169,9 @@ fn write_raw(values: &[u64], out: &mut Vec<u8>) {
 }
 
 /// Writes an inner block behind its length.
-pub(crate) fn write_side(values: &[u64], level: Level, out: &mut Vec<u8>) {
+pub(crate) fn write_side(values: &[u64], sign: Sign, level: Level, out: &mut Vec<u8>) {
     let mut block = Vec::new();
-    encode_level(values, Sign::Unsigned, level.inner(), &mut block);
+    encode_level(values, sign, level.inner(), &mut block);
     write_varint(out, block.len() as u64);
     out.extend_from_slice(&block);
 }

@@ -3,25 +3,30 @@
 //! Differences of differences are a delta block in a delta block. All arithmetic wraps, so that every sequence has
 //! differences, and every difference is right.
 
+use super::plan::Shape;
 use super::{Level, Sign, decode_level, encode_end, encode_residuals};
 use crate::bits::{unzigzag, zigzag};
 use crate::reader::{Reader, write_varint};
 use crate::{DecodeError, tag};
 
-/// Writes `values` as differences of an order; order 0 is the values themselves.
-pub(crate) fn encode(values: &[u64], order: usize, sign: Sign, mut level: Level, out: &mut Vec<u8>) {
-    let order = order.min(level.depth.into());
-    if order == 0 {
-        return encode_end(values, sign, level, out);
+/// Writes `values` as differences of the shape's order; order 0 is the values themselves.
+pub(crate) fn encode(values: &[u64], shape: Shape, sign: Sign, level: Level, out: &mut Vec<u8>) {
+    if shape.order == 0 || level.depth < 2 {
+        return encode_end(values, sign, shape, level, out);
     }
-    let mut residuals = values.to_vec();
-    for _ in 0..order {
-        out.push(tag::INT_DELTA);
-        write_varint(out, zigzag(residuals[0]));
-        residuals = differences(&residuals);
+    let mut residuals = write_delta(values, out);
+    let mut level = level.inner();
+    if shape.order > 1 {
+        residuals = write_delta(&residuals, out);
         level = level.inner();
     }
-    encode_residuals(&residuals, Sign::Signed, level, out);
+    encode_residuals(&residuals, Sign::Signed, shape, level, out);
+}
+
+fn write_delta(values: &[u64], out: &mut Vec<u8>) -> Vec<u64> {
+    out.push(tag::INT_DELTA);
+    write_varint(out, zigzag(values[0]));
+    differences(values)
 }
 
 fn differences(values: &[u64]) -> Vec<u64> {

@@ -15,8 +15,8 @@ pub(crate) fn encode(values: &[u64], level: Level, out: &mut Vec<u8>) {
     sort(&mut entries, &mut ids);
     out.push(tag::INT_DICTIONARY);
     write_varint(out, entries.len() as u64);
-    write_side(&entries, level, out);
-    encode_level(&ids, Sign::Unsigned, level.inner(), out);
+    write_side(&entries, Sign::Unsigned, level, out);
+    encode_level(&ids, Sign::Unsigned, Level { dictionary: false, ..level.inner() }, out);
 }
 
 /// The distinct values in order of appearance, and which of them each row has.

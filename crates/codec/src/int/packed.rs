@@ -1,122 +1,145 @@
 //! Distances from a pivot in a fixed number of bits: frame of reference, patched where a value does not fit.
 //!
 //! After Zukowski et al., "Super-Scalar RAM-CPU Cache Compression" (ICDE 2006). The frame lies around a pivot and
-//! distances are zigzagged, so that groups of 256 rows can have widths of their own with one pivot for all. A patched
-//! row holds zero in its place; positions and distances of the patches are blocks of their own.
+//! distances are zigzagged, so that groups of 256 rows can have widths of their own with one pivot for all; where
+//! groups lie far apart, each has a pivot too. A patched row holds zero in its place; positions and distances of the
+//! patches are blocks of their own.
 
-use super::plan::{PATCH_BITS, Sample, best_width};
+use super::plan::{PATCH_BITS, best_width, bits_at_width};
 use super::{Level, Sign, decode_side, write_side};
-use crate::bits::{bit_length, mask, unzigzag, zigzag};
 use crate::bitpack::{pack, packed_len, unpack};
+use crate::bits::{bit_length, mask, unzigzag, zigzag};
 use crate::reader::{Reader, write_varint};
 use crate::{DecodeError, tag};
 
 /// Rows that share a width.
 const GROUP: usize = 256;
 /// In place of the width: every group has its own.
-const EACH: u8 = 0xff;
-/// What a width of a group's own costs, about.
-const WIDTH_BITS: u32 = 4;
+const WIDTHS: u8 = 0x80;
+/// In place of the width: every group has its own, and a pivot.
+const PIVOTS: u8 = 0x81;
+/// Rows that a common pivot, or one of a group's own, is chosen by.
+const SAMPLE: usize = 256;
+const GROUP_SAMPLE: usize = 32;
+/// What a width that differs from the one before costs, about.
+const CHANGE_BITS: u32 = 8;
 
-/// How to pack a block.
-pub(crate) struct Plan {
-    pivot: u64,
-    distances: Vec<u64>,
-    widths: Widths,
-    bits: f64,
+/// A block on its way.
+struct Packer {
+    pivots: Vec<u64>,
+    widths: Vec<u64>,
+    gaps: Vec<u64>,
+    patches: Vec<u64>,
+    body: Vec<u8>,
+    /// The row behind the last patch.
+    next: usize,
 }
 
-enum Widths {
-    All(u32),
-    Each(Vec<u64>),
-}
-
-impl Plan {
-    pub(crate) fn new(values: &[u64], sign: Sign) -> Self {
-        let pivot = choose_pivot(values, sign);
-        let distances = distances(values, pivot);
-        let mut all = [0; 65];
-        let (mut each, mut each_bits) = (Vec::new(), 0);
-        for group in distances.chunks(GROUP) {
-            let mut lengths = [0; 65];
-            group.iter().for_each(|&distance| lengths[bit_length(distance) as usize] += 1);
-            all.iter_mut().zip(&lengths).for_each(|(sum, count)| *sum += count);
-            let (width, bits) = best_width(&lengths);
-            each.push(u64::from(width));
-            each_bits += bits + WIDTH_BITS;
+/// Appends a block, with pivots for every group or a common one.
+pub(crate) fn encode(values: &[u64], sign: Sign, local: bool, level: Level, out: &mut Vec<u8>) {
+    let groups = values.len().div_ceil(GROUP);
+    let local = local && groups > 1;
+    let mut packer = Packer {
+        pivots: Vec::with_capacity(groups),
+        widths: Vec::with_capacity(groups),
+        gaps: Vec::new(),
+        patches: Vec::new(),
+        body: Vec::with_capacity(values.len()),
+        next: 0,
+    };
+    if !local {
+        packer.pivots.push(choose_pivot(values, SAMPLE, sign));
+    }
+    for (i, group) in values.chunks(GROUP).enumerate() {
+        if local {
+            packer.pivots.push(choose_pivot(group, GROUP_SAMPLE, sign));
         }
-        let (width, all_bits) = best_width(&all);
-        let (widths, bits) =
-            if all_bits <= each_bits { (Widths::All(width), all_bits) } else { (Widths::Each(each), each_bits) };
-        Plan { pivot, distances, widths, bits: f64::from(bits) + 40.0 }
+        packer.add(group, i * GROUP);
+    }
+    packer.write(sign, local, level, out);
+}
+
+/// Appends a block of one group without patches: no block is nested in it.
+pub(crate) fn encode_flat(values: &[u64], sign: Sign, out: &mut Vec<u8>) {
+    let keys = || values.iter().map(|&value| sign.key(value));
+    let pivot = sign.key(middle(keys().min().unwrap_or(0), keys().max().unwrap_or(0)));
+    let distances: Vec<u64> = values.iter().map(|value| zigzag(value.wrapping_sub(pivot))).collect();
+    let width = bit_length(distances.iter().fold(0, |all, distance| all | distance));
+    out.push(tag::INT_PACKED);
+    out.push(width as u8);
+    write_varint(out, zigzag(pivot));
+    write_varint(out, 0);
+    pack(&distances, width, out);
+}
+
+impl Packer {
+    fn add(&mut self, group: &[u64], row: usize) {
+        let pivot = self.pivots.last().copied().unwrap_or(0);
+        let mut distances = [0; GROUP];
+        let distances = &mut distances[..group.len()];
+        for (distance, value) in distances.iter_mut().zip(group) {
+            *distance = zigzag(value.wrapping_sub(pivot));
+        }
+        let width = self.choose_width(&count_lengths(distances));
+        self.widths.push(width.into());
+        if distances.iter().fold(0, |all, &distance| all | distance) > mask(width) {
+            self.cut_patches(distances, width, row);
+        }
+        pack(distances, width, &mut self.body);
     }
 
-    /// One width that fits every value: no block is nested in the written one.
-    pub(crate) fn without_patches(values: &[u64], sign: Sign) -> Self {
-        let keys = || values.iter().map(|&value| sign.key(value));
-        let (low, high) = (keys().min().unwrap_or(0), keys().max().unwrap_or(0));
-        let pivot = sign.key(middle(low, high));
-        let distances = distances(values, pivot);
-        let width = distances.iter().map(|&distance| bit_length(distance)).max().unwrap_or(0);
-        Plan { pivot, bits: f64::from(width) * values.len() as f64, distances, widths: Widths::All(width) }
+    /// The width of the group before, unless another one gains more than the change costs.
+    fn choose_width(&self, lengths: &[u32; 65]) -> u32 {
+        let (best, bits) = best_width(lengths);
+        match self.widths.last() {
+            Some(&before) if bits_at_width(lengths, before as u32) <= bits + CHANGE_BITS => before as u32,
+            _ => best,
+        }
     }
 
-    /// How many bits the block will take, about.
-    pub(crate) fn bits(&self) -> f64 {
-        self.bits
+    fn cut_patches(&mut self, distances: &mut [u64], width: u32, row: usize) {
+        for (i, distance) in distances.iter_mut().enumerate().filter(|(_, distance)| **distance > mask(width)) {
+            self.gaps.push((row + i - self.next) as u64);
+            self.patches.push(std::mem::take(distance));
+            self.next = row + i + 1;
+        }
     }
 
-    pub(crate) fn write(mut self, level: Level, out: &mut Vec<u8>) {
+    fn write(self, sign: Sign, local: bool, level: Level, out: &mut Vec<u8>) {
         out.push(tag::INT_PACKED);
-        write_varint(out, zigzag(self.pivot));
-        match &self.widths {
-            Widths::All(width) => out.push(*width as u8),
-            Widths::Each(widths) => {
-                out.push(EACH);
-                write_side(widths, level, out);
-            }
+        let first = self.widths.first().copied().unwrap_or(0);
+        if local {
+            out.push(PIVOTS);
+            write_side(&self.pivots, sign, level, out);
+            write_side(&self.widths, Sign::Unsigned, level, out);
+        } else if self.widths.iter().all(|&width| width == first) {
+            out.push(first as u8);
+            write_varint(out, zigzag(self.pivots[0]));
+        } else {
+            out.push(WIDTHS);
+            write_varint(out, zigzag(self.pivots[0]));
+            write_side(&self.widths, Sign::Unsigned, level, out);
         }
-        let (gaps, patches) = self.cut_patches();
-        write_varint(out, gaps.len() as u64);
-        if !gaps.is_empty() {
-            write_side(&gaps, level, out);
-            write_side(&patches, level, out);
+        write_varint(out, self.gaps.len() as u64);
+        if !self.gaps.is_empty() {
+            write_side(&self.gaps, Sign::Unsigned, level, out);
+            write_side(&self.patches, Sign::Unsigned, level, out);
         }
-        for (i, group) in self.distances.chunks(GROUP).enumerate() {
-            pack(group, self.widths.of(i), out);
-        }
-    }
-
-    /// Takes out what does not fit: how many rows lie between two patches, and the distances.
-    fn cut_patches(&mut self) -> (Vec<u64>, Vec<u64>) {
-        let (mut gaps, mut patches, mut next) = (Vec::new(), Vec::new(), 0);
-        for (i, group) in self.distances.chunks_mut(GROUP).enumerate() {
-            let fits = mask(self.widths.of(i));
-            if group.iter().fold(0, |all, &distance| all | distance) <= fits {
-                continue;
-            }
-            for (j, distance) in group.iter_mut().enumerate().filter(|(_, distance)| **distance > fits) {
-                let row = i * GROUP + j;
-                gaps.push((row - next) as u64);
-                patches.push(std::mem::take(distance));
-                next = row + 1;
-            }
-        }
-        (gaps, patches)
+        out.extend_from_slice(&self.body);
     }
 }
 
-impl Widths {
-    fn of(&self, group: usize) -> u32 {
-        match self {
-            Widths::All(width) => *width,
-            Widths::Each(widths) => widths[group] as u32,
+/// How many numbers there are of each bit length. Four counters take turns: one would wait for itself.
+fn count_lengths(numbers: &[u64]) -> [u32; 65] {
+    let mut counters = [[0u32; 65]; 4];
+    let mut fours = numbers.chunks_exact(4);
+    for four in &mut fours {
+        for (counter, &number) in counters.iter_mut().zip(four) {
+            counter[bit_length(number) as usize] += 1;
         }
     }
-}
-
-fn distances(values: &[u64], pivot: u64) -> Vec<u64> {
-    values.iter().map(|value| zigzag(value.wrapping_sub(pivot))).collect()
+    fours.remainder().iter().for_each(|&number| counters[0][bit_length(number) as usize] += 1);
+    std::array::from_fn(|length| counters.iter().map(|counter| counter[length]).sum())
 }
 
 /// The middle of a frame: the largest distance up is one less than the largest one down.
@@ -124,26 +147,34 @@ fn middle(low: u64, high: u64) -> u64 {
     low + (high - low).div_ceil(2)
 }
 
-/// The middle of the frame that costs least for a sample.
-fn choose_pivot(values: &[u64], sign: Sign) -> u64 {
-    let windows = Sample::new(values.len()).windows;
-    let mut keys: Vec<u64> = windows.into_iter().flat_map(|w| &values[w]).map(|&value| sign.key(value)).collect();
+/// The middle of the frame that costs least for up to `sample` of the values.
+fn choose_pivot(values: &[u64], sample: usize, sign: Sign) -> u64 {
+    let step = values.len().div_ceil(sample).max(1);
+    let mut keys = [0; SAMPLE];
+    let count = values.len().div_ceil(step);
+    let keys = &mut keys[..count];
+    keys.iter_mut().zip(values.iter().step_by(step)).for_each(|(key, &value)| *key = sign.key(value));
     keys.sort_unstable();
-    let span = |from: usize, to: usize| bit_length(keys[to - 1] - keys[from]);
-    let widest = span(0, keys.len());
-    let mut best = (0, keys.len(), keys.len() as u32 * widest);
+    sign.key(middle_of_best(keys))
+}
+
+fn middle_of_best(keys: &[u64]) -> u64 {
+    let (Some(&first), Some(&last)) = (keys.first(), keys.last()) else { return 0 };
+    let widest = bit_length(last - first);
+    let count = keys.len() as u32;
+    let mut best = ((first, last), count * widest);
     for width in (0..widest).rev() {
-        let (from, to) = fullest_frame(&keys, width);
-        let outside = (keys.len() - (to - from)) as u32;
-        let bits = keys.len() as u32 * width + outside * (PATCH_BITS + widest);
-        if bits < best.2 {
-            best = (from, to, bits);
+        let (from, to) = fullest_frame(keys, width);
+        let outside = count - (to - from) as u32;
+        let bits = count * width + outside * (PATCH_BITS + widest);
+        if bits < best.1 {
+            best = ((keys[from], keys[to - 1]), bits);
         }
-        if outside as usize * 2 > keys.len() {
+        if outside * 2 > count {
             break;
         }
     }
-    sign.key(middle(keys[best.0], keys[best.1 - 1]))
+    middle(best.0.0, best.0.1)
 }
 
 /// The range of sorted keys with the most keys that lie within 2^width of each other.
@@ -160,16 +191,31 @@ fn fullest_frame(keys: &[u64], width: u32) -> (usize, usize) {
     best
 }
 
-pub(crate) fn decode(reader: &mut Reader, out: &mut [u64], depth: u8) -> Result<(), DecodeError> {
-    let pivot = unzigzag(reader.varint()?);
-    let groups = out.len().div_ceil(GROUP);
-    let widths = match reader.byte()? {
-        EACH => Widths::Each(decode_side(reader, groups, depth)?),
-        width => Widths::All(u32::from(width)),
-    };
-    if (0..groups.max(1)).any(|i| matches!(&widths, Widths::Each(w) if w.get(i).is_some_and(|&w| w > 64)) || matches!(widths, Widths::All(65..))) {
-        return Err(DecodeError::Invalid("width"));
+/// The pivot and the width of each group.
+struct Frames {
+    pivots: Vec<u64>,
+    widths: Vec<u64>,
+}
+
+impl Frames {
+    fn read(reader: &mut Reader, groups: usize, depth: u8) -> Result<Self, DecodeError> {
+        let frames = match reader.byte()? {
+            PIVOTS => Frames { pivots: decode_side(reader, groups, depth)?, widths: decode_side(reader, groups, depth)? },
+            WIDTHS => Frames {
+                pivots: vec![unzigzag(reader.varint()?); groups],
+                widths: decode_side(reader, groups, depth)?,
+            },
+            width => Frames { pivots: vec![unzigzag(reader.varint()?); groups], widths: vec![width.into(); groups] },
+        };
+        if frames.widths.iter().any(|&width| width > 64) {
+            return Err(DecodeError::Invalid("width"));
+        }
+        Ok(frames)
     }
+}
+
+pub(crate) fn decode(reader: &mut Reader, out: &mut [u64], depth: u8) -> Result<(), DecodeError> {
+    let frames = Frames::read(reader, out.len().div_ceil(GROUP), depth)?;
     let count = reader.count(out.len())?;
     let (mut gaps, mut patches) = (Vec::new(), Vec::new());
     if count > 0 {
@@ -177,31 +223,26 @@ pub(crate) fn decode(reader: &mut Reader, out: &mut [u64], depth: u8) -> Result<
         patches = decode_side(reader, count, depth)?;
     }
     let mut bytes = reader.rest();
-    for (i, group) in out.chunks_mut(GROUP).enumerate() {
-        let width = widths.of(i);
-        let len = packed_len(group.len(), width);
-        if bytes.len() < len {
-            return Err(DecodeError::Truncated);
-        }
-        unpack(bytes, width, group);
+    for ((group, &pivot), &width) in out.chunks_mut(GROUP).zip(&frames.pivots).zip(&frames.widths) {
+        let len = packed_len(group.len(), width as u32);
+        let rest = bytes.get(len..).ok_or(DecodeError::Truncated)?;
+        unpack(bytes, width as u32, group);
         group.iter_mut().for_each(|value| *value = unzigzag(*value).wrapping_add(pivot));
-        bytes = &bytes[len..];
+        bytes = rest;
     }
     if !bytes.is_empty() {
         return Err(DecodeError::TrailingBytes);
     }
-    apply_patches(out, pivot, &gaps, &patches)
+    apply_patches(out, &frames.pivots, &gaps, &patches)
 }
 
-fn apply_patches(out: &mut [u64], pivot: u64, gaps: &[u64], patches: &[u64]) -> Result<(), DecodeError> {
-    let mut rest = out;
+fn apply_patches(out: &mut [u64], pivots: &[u64], gaps: &[u64], patches: &[u64]) -> Result<(), DecodeError> {
+    let mut next = 0;
     for (&gap, &patch) in gaps.iter().zip(patches) {
-        if gap >= rest.len() as u64 {
-            return Err(DecodeError::Invalid("position of a patch"));
-        }
-        let (before, behind) = rest.split_at_mut(gap as usize + 1);
-        before[gap as usize] = unzigzag(patch).wrapping_add(pivot);
-        rest = behind;
+        let row = usize::try_from(gap).ok().and_then(|gap| gap.checked_add(next));
+        let row = row.filter(|&row| row < out.len()).ok_or(DecodeError::Invalid("position of a patch"))?;
+        out[row] = unzigzag(patch).wrapping_add(pivots[row / GROUP]);
+        next = row + 1;
     }
     Ok(())
 }

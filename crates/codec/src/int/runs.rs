@@ -12,7 +12,7 @@ pub(crate) fn encode(values: &[u64], sign: Sign, level: Level, out: &mut Vec<u8>
     }
     out.push(tag::INT_RUNS);
     write_varint(out, heads.len() as u64);
-    write_side(&lengths, level, out);
+    write_side(&lengths, Sign::Unsigned, level, out);
     encode_level(&heads, sign, level.inner(), out);
 }
 

@@ -1,84 +1,148 @@
 //! Which groups of rows share a table.
 //!
-//! Groups are ordered by the mean length of their numbers (as distances to the median); neighbours are joined as
-//! long as one table for both costs less than two. Equal groups end up with one table, whatever their number.
+//! A busy port beside an idle one, or a sensor with more noise: one table for both fits neither. Groups are sorted
+//! into clusters as k-means does it, with the bits that a group takes under a cluster's distribution for a distance.
+//! It starts with one cluster and adds another as long as that gains more than a table costs. What it gains is counted
+//! on other rows than those that it was found by: chance finds clusters anywhere.
 
 use super::TABLES;
-use crate::bits::{bit_length, zigzag};
 
 /// Rows that have a table in common.
 pub(crate) const GROUP: usize = 256;
-/// What a table costs, about.
-const TABLE_BITS: f32 = 300.0;
+/// What a table costs, about, with the numbers of the groups that use it.
+const TABLE_BITS: f32 = 350.0;
+/// Every so many rows of a group are looked at, in two halves.
+const STEP: usize = 4;
+/// Cells that the numbers are sorted into, equally full over all groups.
+const CELLS: usize = 64;
+/// Numbers that the borders of the cells are found by.
+const SAMPLE: usize = 1024;
 
-struct Cluster {
-    groups: Vec<usize>,
-    lengths: [u32; 65],
-    bits: f32,
-}
+/// How many numbers of a group lie in each cell, or the bits of a number in each.
+type Counts = [f32; CELLS];
 
-impl Cluster {
-    fn new(groups: Vec<usize>, lengths: [u32; 65]) -> Self {
-        let total: u32 = lengths.iter().sum();
-        let bits = |&count: &u32| count as f32 * (total as f32 / count as f32).log2();
-        Cluster { groups, bits: lengths.iter().filter(|&&count| count > 0).map(bits).sum(), lengths }
-    }
-
-    fn mean(&self) -> f32 {
-        let sum: usize = self.lengths.iter().enumerate().map(|(length, &count)| length * count as usize).sum();
-        sum as f32 / self.lengths.iter().sum::<u32>().max(1) as f32
-    }
-
-    fn joined(&self, other: &Cluster) -> Self {
-        let mut lengths = self.lengths;
-        lengths.iter_mut().zip(&other.lengths).for_each(|(sum, count)| *sum += count);
-        Cluster::new(self.groups.iter().chain(&other.groups).copied().collect(), lengths)
-    }
+/// The sampled rows of a group.
+struct Group {
+    /// Clusters are found by these.
+    found: Counts,
+    /// And judged by these.
+    judged: Counts,
 }
 
 /// The number of a table for each group, counted from 0 without holes.
 pub(crate) fn choose(numbers: &[u64]) -> Vec<u64> {
     let groups = numbers.len().div_ceil(GROUP);
-    let mut tables = vec![0; groups];
     if groups < 4 {
-        return tables;
+        return vec![0; groups];
     }
-    for (table, cluster) in join(clusters(numbers)).iter().enumerate() {
-        cluster.groups.iter().for_each(|&group| tables[group] = table as u64);
+    let groups = count_cells(numbers);
+    let mut best = Clustering::assign(&groups, &[code(&sum(groups.iter()))]);
+    while best.clusters < TABLES {
+        let trials = best.seeds(&groups).map(|seed| best.split(&groups, seed));
+        let trial = trials.into_iter().min_by(|a, b| a.bits.total_cmp(&b.bits));
+        match trial.filter(|trial| trial.bits + TABLE_BITS < best.bits) {
+            Some(trial) => best = trial,
+            None => break,
+        }
     }
-    tables
+    best.numbered()
 }
 
-fn clusters(numbers: &[u64]) -> Vec<Cluster> {
-    let mut sample: Vec<u64> = numbers.iter().step_by(numbers.len() / 512 + 1).copied().collect();
-    let middle = sample.len() / 2;
-    let median = *sample.select_nth_unstable(middle).1;
-    let of_group = |(i, group): (usize, &[u64])| {
-        let mut lengths = [0; 65];
-        group.iter().for_each(|number| lengths[bit_length(zigzag(number.wrapping_sub(median))) as usize] += 1);
-        Cluster::new(vec![i], lengths)
+fn count_cells(numbers: &[u64]) -> Vec<Group> {
+    let mut sample: Vec<u64> = numbers.iter().step_by(numbers.len().div_ceil(SAMPLE)).copied().collect();
+    sample.sort_unstable();
+    let mut borders = [0; CELLS - 1];
+    borders.iter_mut().enumerate().for_each(|(i, border)| *border = sample[(i + 1) * sample.len() / CELLS]);
+    let count = |group: &[u64], first: usize| {
+        let mut counts = [0.0; CELLS];
+        for number in group.iter().skip(first).step_by(2 * STEP) {
+            counts[borders.partition_point(|border| border <= number)] += 1.0;
+        }
+        counts
     };
-    let mut clusters: Vec<Cluster> = numbers.chunks(GROUP).enumerate().map(of_group).collect();
-    clusters.sort_by(|a, b| a.mean().total_cmp(&b.mean()));
-    clusters
+    numbers.chunks(GROUP).map(|group| Group { found: count(group, 0), judged: count(group, STEP) }).collect()
 }
 
-/// Joins neighbours, the most alike first.
-fn join(mut clusters: Vec<Cluster>) -> Vec<Cluster> {
-    let mut pairs: Vec<Cluster> = clusters.windows(2).map(|c| c[0].joined(&c[1])).collect();
-    loop {
-        let loss = |i: usize| pairs[i].bits - clusters[i].bits - clusters[i + 1].bits;
-        let best = (0..pairs.len()).min_by(|&a, &b| loss(a).total_cmp(&loss(b)));
-        let Some(i) = best.filter(|&i| loss(i) < TABLE_BITS || clusters.len() > TABLES) else { return clusters };
-        clusters[i] = pairs.remove(i);
-        clusters.remove(i + 1);
-        if i > 0 {
-            pairs[i - 1] = clusters[i - 1].joined(&clusters[i]);
+/// Which cluster each group belongs to, and the bits that all take.
+struct Clustering {
+    cluster_of: Vec<usize>,
+    clusters: usize,
+    /// The bits of each group, by the rows that clusters are found by.
+    group_bits: Vec<f32>,
+    /// The bits of all groups, by the rows that they are judged by.
+    bits: f32,
+}
+
+impl Clustering {
+    /// Puts each group where it takes the fewest bits.
+    fn assign(groups: &[Group], codes: &[Counts]) -> Self {
+        let mut this = Clustering { cluster_of: Vec::new(), clusters: codes.len(), group_bits: Vec::new(), bits: 0.0 };
+        for group in groups {
+            let bits = codes.iter().map(|code| dot(&group.found, code)).enumerate();
+            let (cluster, bits) = bits.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0));
+            this.cluster_of.push(cluster);
+            this.group_bits.push(bits);
+            this.bits += dot(&group.judged, &codes[cluster]) * (2 * STEP) as f32;
         }
-        if i < pairs.len() {
-            pairs[i] = clusters[i].joined(&clusters[i + 1]);
-        }
+        this
     }
+
+    /// Groups that may be the core of a new cluster: the dearest, the cheapest, and the one that fits worst.
+    fn seeds(&self, groups: &[Group]) -> [usize; 3] {
+        let own = |group: usize| dot(&groups[group].found, &code(&groups[group].found));
+        let most = |score: &dyn Fn(usize) -> f32| {
+            let scores = (0..groups.len()).map(|group| (group, score(group)));
+            scores.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(group, _)| group)
+        };
+        [most(&|i| self.group_bits[i]), most(&|i| -self.group_bits[i]), most(&|i| self.group_bits[i] - own(i))]
+    }
+
+    /// One cluster more, grown from a seed.
+    fn split(&self, groups: &[Group], seed: usize) -> Self {
+        let mut codes = self.codes(groups);
+        codes.push(code(&groups[seed].found));
+        let mut trial = Self::assign(groups, &codes);
+        for _ in 0..2 {
+            trial = Self::assign(groups, &trial.codes(groups));
+        }
+        trial
+    }
+
+    /// The bits of a number of each cell, for each cluster.
+    fn codes(&self, groups: &[Group]) -> Vec<Counts> {
+        let members = |cluster| groups.iter().zip(&self.cluster_of).filter(move |&(_, &of)| of == cluster);
+        (0..self.clusters).map(|cluster| code(&sum(members(cluster).map(|(group, _)| group)))).collect()
+    }
+
+    /// The clusters that are in use, in order of appearance.
+    fn numbered(&self) -> Vec<u64> {
+        let mut numbers = vec![None; self.clusters];
+        let mut next = 0;
+        let number = |&cluster: &usize| {
+            *numbers[cluster].get_or_insert_with(|| {
+                next += 1;
+                next - 1
+            })
+        };
+        self.cluster_of.iter().map(number).collect()
+    }
+}
+
+fn sum<'a>(groups: impl Iterator<Item = &'a Group>) -> Counts {
+    let mut sums = [0.0; CELLS];
+    groups.for_each(|group| sums.iter_mut().zip(&group.found).for_each(|(sum, count)| *sum += count));
+    sums
+}
+
+fn code(counts: &Counts) -> Counts {
+    // A cell that was never seen may still come.
+    const UNSEEN: f32 = 0.1;
+    let total = (counts.iter().sum::<f32>() + UNSEEN * CELLS as f32).log2();
+    counts.map(|count| total - (count + UNSEEN).log2())
+}
+
+fn dot(counts: &Counts, code: &Counts) -> f32 {
+    counts.iter().zip(code).map(|(count, bits)| count * bits).sum()
 }
 
 #[cfg(test)]
@@ -86,7 +150,9 @@ mod tests {
     use super::*;
 
     fn noise(i: u64) -> u64 {
-        i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+        let z = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb) >> 32
     }
 
     #[test]
@@ -97,7 +163,8 @@ mod tests {
 
     #[test]
     fn idle_and_busy_groups_get_two() {
-        let numbers: Vec<u64> = (0..32 * 256).map(|i| 50_000 + noise(i) % if i / 1024 % 2 == 0 { 4 } else { 10_000 }).collect();
+        let busy = |i: u64| i / 1024 % 2 == 0;
+        let numbers: Vec<u64> = (0..32 * 256).map(|i| 50_000 + noise(i) % if busy(i) { 10_000 } else { 4 }).collect();
         let tables = choose(&numbers);
         assert_eq!(tables.iter().max(), Some(&1));
         assert!((0..32).all(|group| (tables[group] == tables[0]) == (group / 4 % 2 == 0)));
