@@ -1,6 +1,6 @@
 //! Sizes and speeds of generated columns whose entropy is known.
 //!
-//! `cargo run --release --example sizes [rows of a block] [part of a case's name]`
+//! `cargo run --release --example sizes [rows of a block] [part of a case's name] [effort]`
 
 use rrd_codec::{Column, Effort, Kind, codec_name, decode, encode};
 use std::time::Instant;
@@ -75,7 +75,7 @@ fn walk(rows: usize, sigma: f64, change: f64) -> Column {
 fn cases(rows: usize) -> Vec<Case> {
     let step = normal_entropy(29.0);
     let mut cases = vec![
-        Case { name: "walk", column: walk(rows, 29.0, 1.0), bound: step },
+        Case { name: "walk f64", column: walk(rows, 29.0, 1.0), bound: step },
         Case { name: "still 5%", column: walk(rows, 29.0, 0.05), bound: change_entropy(0.05, step) },
         Case { name: "still 0.5%", column: walk(rows, 29.0, 0.005), bound: change_entropy(0.005, step) },
     ];
@@ -169,15 +169,16 @@ fn raw_bytes(column: &Column) -> usize {
 fn measure(case: &Case, effort: Effort) {
     let rows = case.column.rows();
     let mut block = Vec::new();
+    let repeats = std::env::var("REPEATS").ok().and_then(|text| text.parse().ok()).unwrap_or(30);
     let mut encode_time = f64::INFINITY;
     let mut decode_time = f64::INFINITY;
-    for _ in 0..30 {
+    for _ in 0..repeats {
         block.clear();
         let start = Instant::now();
         encode(&case.column, effort, &mut block);
         encode_time = encode_time.min(start.elapsed().as_secs_f64());
     }
-    for _ in 0..30 {
+    for _ in 0..repeats {
         let start = Instant::now();
         let back = decode(&block, case.column.kind(), rows).expect("just written");
         decode_time = decode_time.min(start.elapsed().as_secs_f64());
@@ -199,10 +200,14 @@ fn measure(case: &Case, effort: Effort) {
 
 fn main() {
     let rows = std::env::args().nth(1).and_then(|rows| rows.parse().ok()).unwrap_or(16384);
+    let only = std::env::args().nth(3).unwrap_or_default();
     let wanted = std::env::args().nth(2).unwrap_or_default();
     println!("{rows} rows         effort  bits/row  times  enc MB/s  dec MB/s  codec");
     for case in cases(rows).into_iter().filter(|case| case.name.contains(&wanted)) {
-        measure(&case, Effort::Fast);
-        measure(&case, Effort::Small);
+        for effort in [Effort::Fast, Effort::Small] {
+            if format!("{effort:?}").contains(&only) {
+                measure(&case, effort);
+            }
+        }
     }
 }

@@ -45,21 +45,23 @@ fn pack_width<const W: usize>(values: &[u64], out: &mut Vec<u8>) {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn pack_eight<const W: usize>(group: &[u64]) -> [u8; 64] {
     let mut words = [0u64; 8];
-    for (i, &value) in group.iter().take(8).enumerate() {
+    let mut i = 0;
+    while i < 8 && W > 0 {
         let (word, shift) = (i * W / 64, i * W % 64);
-        if W > 0 {
-            words[word] |= value << shift;
-        }
+        words[word] |= group[i] << shift;
         if shift + W > 64 {
-            words[word + 1] |= value >> (64 - shift);
+            words[word + 1] |= group[i] >> (64 - shift);
         }
+        i += 1;
     }
     let mut bytes = [0; 64];
-    for (eight, word) in bytes.chunks_exact_mut(8).zip(words) {
-        eight.copy_from_slice(&word.to_le_bytes());
+    let mut word = 0;
+    while word < 8 {
+        bytes[word * 8..word * 8 + 8].copy_from_slice(&words[word].to_le_bytes());
+        word += 1;
     }
     bytes
 }

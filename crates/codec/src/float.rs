@@ -70,40 +70,43 @@ fn unordered<F: Float>(number: u64) -> u64 {
 
 /// Appends a block of floats.
 pub(crate) fn encode<F: Float>(floats: &[F], effort: Effort, out: &mut Vec<u8>) {
-    let mut block = Vec::new();
+    let start = out.len();
     if !floats.is_empty() {
-        encode_smaller(floats, effort, &mut block);
+        encode_smaller(floats, effort, out);
     }
-    if block.is_empty() || block.len() > floats.len() * F::BYTES {
-        block.clear();
-        block.push(tag::FLOAT_RAW);
-        block.reserve(floats.len() * F::BYTES);
-        floats.iter().for_each(|float| block.extend_from_slice(&float.bits().to_le_bytes()[..F::BYTES]));
+    if out.len() == start || out.len() - start > floats.len() * F::BYTES {
+        out.truncate(start);
+        out.push(tag::FLOAT_RAW);
+        out.reserve(floats.len() * F::BYTES);
+        floats.iter().for_each(|float| out.extend_from_slice(&float.bits().to_le_bytes()[..F::BYTES]));
     }
-    out.extend_from_slice(&block);
 }
 
 fn encode_smaller<F: Float>(floats: &[F], effort: Effort, out: &mut Vec<u8>) {
     if F::BYTES == 8 && is_single(floats) && encode_single(floats, effort, out) {
         return;
     }
+    if let Some(exponent) = decimal_exponent(floats, effort) {
+        return Decimals::new(floats, exponent).write(effort, out);
+    }
+    out.push(tag::FLOAT_ORDERED);
+    let numbers: Vec<u64> = floats.iter().map(|&float| ordered(float)).collect();
+    int::encode(&numbers, Sign::Unsigned, effort, out);
+}
+
+/// The exponent to write floats as decimals with, if that is smaller by a sample.
+fn decimal_exponent<F: Float>(floats: &[F], effort: Effort) -> Option<i8> {
     let (sample, sampled) = Sample::new(floats.len()).gather(floats);
+    let exponent = decimal::choose_exponent(&sampled)?;
+    let decimals = Decimals::new(&sampled, exponent);
+    if decimals.patches.len() * 50 <= sampled.len() {
+        return Some(exponent);
+    }
     let numbers: Vec<u64> = sampled.iter().map(|&float| ordered(float)).collect();
     let ordered_bits = int::estimate(&sample, &numbers, Sign::Unsigned, effort);
-    let decimals = decimal::choose_exponent(&sampled).map(|exponent| {
-        let decimals = Decimals::new(&sampled, exponent);
-        let patches = decimals.patches.len() as f64 / sampled.len() as f64;
-        let bits = int::estimate(&sample, &decimals.digits, Sign::Signed, effort);
-        (exponent, bits + patches * (F::BYTES * 8 + 10) as f64)
-    });
-    match decimals {
-        Some((exponent, bits)) if bits < ordered_bits => Decimals::new(floats, exponent).write(effort, out),
-        _ => {
-            out.push(tag::FLOAT_ORDERED);
-            let numbers: Vec<u64> = floats.iter().map(|&float| ordered(float)).collect();
-            int::encode(&numbers, Sign::Unsigned, effort, out);
-        }
-    }
+    let decimal_bits = int::estimate(&sample, &decimals.digits, Sign::Signed, effort);
+    let patches = decimals.patches.len() as f64 / sampled.len() as f64;
+    Some(exponent).filter(|_| decimal_bits + patches * (F::BYTES * 8 + 10) as f64 <= ordered_bits)
 }
 
 /// Whether a few doubles are single-precision floats, and not just short decimal or binary fractions.

@@ -80,23 +80,23 @@ fn encode_level(values: &[u64], sign: Sign, level: Level, out: &mut Vec<u8>) {
     let few = values.len() <= FEW;
     // A dictionary takes time: it must be clearly better.
     let dictionary = level.dictionary && plan.dictionary_bits < if few { 1.0 } else { 0.9 } * plan.shape.bits.min(plan.runs_bits);
-    let mut block = Vec::new();
+    let start = out.len();
     if plan.shape.bits <= enough && (few || !dictionary) {
-        delta::encode(values, plan.shape, sign, level, &mut block);
+        delta::encode(values, plan.shape, sign, level, out);
     }
     if plan.runs_bits <= enough {
-        keep_smaller(&mut block, |other| runs::encode(values, sign, level, other));
+        try_another(out, start, |out| runs::encode(values, sign, level, out));
     }
     if dictionary {
-        keep_smaller(&mut block, |other| dictionary::encode(values, level, other));
+        try_another(out, start, |out| dictionary::encode(values, level, out));
     }
-    if block.is_empty() {
-        delta::encode(values, plan.shape, sign, level, &mut block);
+    if out.len() == start {
+        delta::encode(values, plan.shape, sign, level, out);
     }
-    if block.len() > values.len() * 8 {
-        return write_raw(values, out);
+    if out.len() - start > values.len() * 8 {
+        out.truncate(start);
+        write_raw(values, out);
     }
-    out.extend_from_slice(&block);
 }
 
 /// What a delta leaves: no further transform but runs.
@@ -104,12 +104,11 @@ fn encode_residuals(values: &[u64], sign: Sign, shape: plan::Shape, level: Level
     if write_trivial(values, sign, level, out) {
         return;
     }
-    let mut block = Vec::new();
-    encode_end(values, sign, shape, level, &mut block);
+    let start = out.len();
+    encode_end(values, sign, shape, level, out);
     if shape.bits < 1.0 && plan::changes(values) * 8 < values.len() {
-        keep_smaller(&mut block, |other| runs::encode(values, sign, level, other));
+        try_another(out, start, |out| runs::encode(values, sign, level, out));
     }
-    out.extend_from_slice(&block);
 }
 
 /// Packs or entropy-codes, whichever is smaller.
@@ -118,21 +117,30 @@ fn encode_end(values: &[u64], sign: Sign, shape: plan::Shape, level: Level, out:
         return packed::encode(values, sign, shape.local, level, out);
     }
     let rans = rans::Plan::new(values, sign, shape.rans_local);
-    let rans_bits = rans.bits() / values.len() as f64;
-    if shape.packed_bits > level.close(rans_bits) {
-        return rans.write(sign, level, out);
-    }
-    let mut packed = Vec::new();
-    packed::encode(values, sign, shape.local, level, &mut packed);
-    // Packed blocks decode faster: half a percent of size is worth it.
-    if packed.len() as f64 * 8.0 <= rans.bits() * 1.005 {
-        return out.extend_from_slice(&packed);
-    }
     let start = out.len();
-    rans.write(sign, level, out);
-    if packed.len() < out.len() - start {
-        out.truncate(start);
-        out.extend_from_slice(&packed);
+    if shape.packed_bits <= level.close(rans.bits() / values.len() as f64) {
+        packed::encode(values, sign, shape.local, level, out);
+        // Packed blocks decode faster: half a percent of size is worth it.
+        if (out.len() - start) as f64 * 8.0 <= rans.bits() * 1.005 {
+            return;
+        }
+    }
+    try_another(out, start, |out| rans.write(sign, level, out));
+}
+
+/// Replaces the block from `start` on by what `encode` writes, if there is no block yet or that is smaller.
+fn try_another(out: &mut Vec<u8>, start: usize, encode: impl FnOnce(&mut Vec<u8>)) {
+    let end = out.len();
+    encode(out);
+    let len = out.len() - end;
+    if start == end {
+        return;
+    }
+    if len > 0 && len < end - start {
+        out.copy_within(end.., start);
+        out.truncate(start + len);
+    } else {
+        out.truncate(end);
     }
 }
 
@@ -152,14 +160,6 @@ fn write_trivial(values: &[u64], sign: Sign, level: Level, out: &mut Vec<u8>) ->
         return true;
     }
     false
-}
-
-fn keep_smaller(block: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
-    let mut other = Vec::new();
-    encode(&mut other);
-    if !other.is_empty() && (block.is_empty() || other.len() < block.len()) {
-        *block = other;
-    }
 }
 
 fn write_raw(values: &[u64], out: &mut Vec<u8>) {

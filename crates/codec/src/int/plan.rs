@@ -10,8 +10,11 @@ use crate::Effort;
 use crate::bits::{bit_length, zigzag};
 use std::ops::Range;
 
-const WINDOWS: usize = 12;
+/// Rows of a window.
 const WINDOW: usize = 64;
+/// The most windows of a sample, and the rows that each stands for at least.
+const WINDOWS: usize = 12;
+const ROWS_A_WINDOW: usize = 1024;
 /// What a patch costs beside the bits of its value: its position.
 pub(crate) const PATCH_BITS: u32 = 8;
 /// What a pivot of a window's own costs a row.
@@ -26,11 +29,13 @@ pub(crate) struct Sample {
 
 impl Sample {
     pub(crate) fn new(rows: usize) -> Self {
-        if rows <= WINDOWS * WINDOW {
-            return Sample { windows: (0..rows.div_ceil(WINDOW)).map(|i| i * WINDOW..rows.min((i + 1) * WINDOW)).collect() };
+        let count = (rows / ROWS_A_WINDOW).clamp(4, WINDOWS);
+        if rows <= count * WINDOW {
+            let window = |i| i * WINDOW..rows.min((i + 1) * WINDOW);
+            return Sample { windows: (0..rows.div_ceil(WINDOW)).map(window).collect() };
         }
-        let step = (rows - WINDOW) / (WINDOWS - 1);
-        Sample { windows: (0..WINDOWS).map(|i| i * step..i * step + WINDOW).collect() }
+        let step = (rows - WINDOW) / (count - 1);
+        Sample { windows: (0..count).map(|i| i * step..i * step + WINDOW).collect() }
     }
 
     /// The sampled rows alone, and the windows that they make.
@@ -138,7 +143,7 @@ fn best_shape(sample: &Sample, values: &[u64], sign: Sign, effort: Effort) -> Sh
 fn shape_of(residuals: &Residuals, order: usize, sign: Sign, effort: Effort) -> Shape {
     let rows = residuals.values.len().max(1) as f64;
     let common = residuals.lengths(Some(median(&mut residuals.values.clone(), sign)), sign);
-    let own = residuals.lengths(None, sign);
+    let own = if residuals.windows.len() > 1 { residuals.lengths(None, sign) } else { common.clone() };
     let (common_bits, own_bits) = (packed_bits(&common) / rows, packed_bits(&own) / rows + PIVOT_BITS);
     let packed_bits = common_bits.min(own_bits);
     let mut shape = Shape { order, bits: packed_bits, packed_bits, local: own_bits < common_bits, rans_local: false };
@@ -177,8 +182,9 @@ fn packed_bits(windows: &[[u32; 65]]) -> f64 {
 /// The width that costs least for numbers of the given bit lengths, and the bits that it takes with patches.
 pub(crate) fn best_width(lengths: &[u32; 65]) -> (u32, u32) {
     let total: u32 = lengths.iter().sum();
-    let (mut best, mut patches) = ((64, total * 64), 0);
-    for width in (0..=64u32).rev() {
+    let longest = lengths.iter().rposition(|&count| count > 0).unwrap_or(0) as u32;
+    let (mut best, mut patches) = ((longest, total * longest), 0);
+    for width in (0..=longest).rev() {
         let bits = total * width + patches;
         if bits < best.1 {
             best = (width, bits);

@@ -23,33 +23,41 @@ pub(crate) fn encode<'a>(numbers: &[u64], table_of: impl Fn(usize) -> &'a Table,
     for (i, group) in numbers.chunks(GROUP).enumerate() {
         let table = table_of(i);
         for &number in group {
-            let bin = table.bins.partition_point(|bin| bin.lower <= number) - 1;
+            let bin = table.bin_of(number);
             bins.push(bin as u8);
             offsets.write(number - table.bins[bin].lower, table.bins[bin].width);
         }
     }
     let mut states = [LOWEST; STATES];
-    let mut words = Vec::with_capacity(numbers.len());
+    let mut words = vec![0u16; numbers.len()];
+    // Words are filled from the end: that turns them around.
+    let mut first = words.len();
     for (i, group) in bins.chunks(GROUP).enumerate().rev() {
         let table = table_of(i);
         for (j, &bin) in group.iter().enumerate().rev() {
-            put(&mut states[j % STATES], table, bin, &mut words);
+            first -= usize::from(put(&mut states[j % STATES], table, bin, &mut words[..first]));
         }
     }
     states.iter().for_each(|state| out.extend_from_slice(&state.to_le_bytes()));
-    write_varint(out, words.len() as u64);
-    words.iter().rev().for_each(|word: &u16| out.extend_from_slice(&word.to_le_bytes()));
+    write_varint(out, (words.len() - first) as u64);
+    words[first..].iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
     out.extend_from_slice(&offsets.finish());
 }
 
+/// Takes a bin into a state. Returns whether the state gave a word away, to the end of `words`.
 #[inline]
-fn put(state: &mut u32, table: &Table, bin: u8, words: &mut Vec<u16>) {
+fn put(state: &mut u32, table: &Table, bin: u8, words: &mut [u16]) -> bool {
     let slots = table.slots[usize::from(bin)];
-    if u64::from(*state) >= u64::from(slots.count) << (32 - table.log) {
-        words.push(*state as u16);
-        *state >>= 16;
+    let full = u64::from(*state) >= u64::from(slots.count) << (32 - table.log);
+    if let Some(word) = words.last_mut() {
+        // Written whether it counts or not: there is no branch to guess.
+        *word = *state as u16;
     }
-    *state = ((*state / slots.count) << table.log) + *state % slots.count + slots.first;
+    let state_before = *state >> (16 * u32::from(full));
+    // The state is below `count << (32 - log)`: the product stays within 64 bits, and the quotient is exact.
+    let quotient = (u64::from(state_before) * table.reciprocals[usize::from(bin)] >> (32 + table.log)) as u32;
+    *state = (quotient << table.log) + state_before - quotient * slots.count + slots.first;
+    full
 }
 
 /// Fills `out` from all of `bytes`.

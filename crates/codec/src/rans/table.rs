@@ -7,7 +7,7 @@
 
 use super::bins::{BINS, Bin};
 use crate::DecodeError;
-use crate::bits::{BitReader, BitWriter, unzigzag, zigzag};
+use crate::bits::{BitReader, BitWriter, bit_length, unzigzag, zigzag};
 
 /// The most slots of a table, as a power of two.
 pub(crate) const MAX_LOG: u32 = 14;
@@ -29,7 +29,10 @@ pub(crate) struct Table {
     pub(crate) log: u32,
     pub(crate) bins: Vec<Bin>,
     pub(crate) slots: Vec<Slots>,
+    /// 2^(32 + log) by the number of slots, rounded up.
+    pub(crate) reciprocals: Vec<u64>,
     quarters: Vec<u64>,
+    index: Index,
 }
 
 impl Table {
@@ -37,7 +40,19 @@ impl Table {
     pub(crate) fn new(bins: Vec<Bin>, total: usize) -> Self {
         let log = (total.max(1).ilog2()).max(bins.len().ilog2() + 3).clamp(MIN_LOG, MAX_LOG);
         let quarters: Vec<u64> = bins.iter().map(|bin| (f64::from(bin.count).log2() * 4.0).round() as u64).collect();
-        Table { log, slots: share(&quarters, log), bins, quarters }
+        let slots = share(&quarters, log);
+        let reciprocals = slots.iter().map(|slots| (1u64 << (32 + log)).div_ceil(slots.count.into())).collect();
+        Table { log, slots, reciprocals, index: Index::new(&bins), bins, quarters }
+    }
+
+    /// The bin that a number lies in.
+    #[inline]
+    pub(crate) fn bin_of(&self, number: u64) -> usize {
+        let mut bin = self.index.first_bin(number);
+        while self.bins.get(bin + 1).is_some_and(|next| next.lower <= number) {
+            bin += 1;
+        }
+        bin
     }
 
     pub(crate) fn write(&self, out: &mut BitWriter) {
@@ -73,6 +88,43 @@ fn share(quarters: &[u64], log: u32) -> Vec<Slots> {
         first = next;
     }
     slots
+}
+
+/// Where to start looking for a number's bin: the numbers from the first to the last bin of some weight, in cells.
+struct Index {
+    start: u64,
+    shift: u32,
+    /// The bin of each cell's lowest number; the last cell is for whatever lies behind.
+    first: Vec<u8>,
+}
+
+impl Index {
+    const CELLS: u64 = 2048;
+
+    fn new(bins: &[Bin]) -> Self {
+        let total: u32 = bins.iter().map(|bin| bin.count).sum();
+        let heavy = |bin: &&Bin| bin.count > total / 2048;
+        let start = bins.iter().find(heavy).map_or(0, |bin| bin.lower);
+        let last = bins.iter().rfind(heavy).map_or(0, |bin| bin.lower + ((1 << bin.width) - 1));
+        let shift = (bit_length(last - start) + 1).saturating_sub(Self::CELLS.ilog2());
+        let lowest = |cell: u64| start.saturating_add(cell << shift);
+        let mut bin = 0;
+        let bin_of = |cell| {
+            while bins.get(bin + 1).is_some_and(|next| next.lower <= lowest(cell)) {
+                bin += 1;
+            }
+            bin as u8
+        };
+        Index { start, shift, first: (0..Self::CELLS).map(bin_of).collect() }
+    }
+
+    #[inline]
+    fn first_bin(&self, number: u64) -> usize {
+        match number.checked_sub(self.start) {
+            Some(distance) => self.first[(distance >> self.shift).min(Self::CELLS - 1) as usize].into(),
+            None => 0,
+        }
+    }
 }
 
 /// A table as the reader needs it: everything is found by index, and no index can be out of range.
