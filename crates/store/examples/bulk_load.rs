@@ -24,6 +24,9 @@ fn schema() -> Schema {
         row_number: None,
         compression: Compression::Small,
         chunk_length: None,
+        indexes: Vec::new(),
+        auto_increment: None,
+        index_of: None,
         options: Vec::new(),
     }
 }

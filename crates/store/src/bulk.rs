@@ -11,6 +11,7 @@ use crossbeam_channel::{Sender, bounded};
 use rrd_codec::Effort;
 
 use crate::engine::Engine;
+use crate::index::Index;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::live::LiveSegment;
@@ -76,7 +77,8 @@ impl Run {
             keyed.sort_unstable();
         }
         if let Some(pair) = keyed.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return Err(Error::Duplicate { index: 0, row: self.row(pair[1].1 as usize).to_vec() });
+            let row = self.row(pair[1].1 as usize).to_vec();
+            return Err(Error::Duplicate { index: 0, row, existing: Vec::new() });
         }
         Ok(keyed.into_iter().map(|(_, i)| i).collect())
     }
@@ -91,9 +93,18 @@ pub struct Bulk {
     worker: Option<Worker>,
 }
 
+/// What a bulk statement wrote.
+#[derive(Default)]
+pub struct Written {
+    /// Its rows.
+    pub rows: Vec<PrivateSegment>,
+    /// Their entries, for each index of the table.
+    pub entries: Vec<Vec<PrivateSegment>>,
+}
+
 struct Worker {
     runs: Sender<Run>,
-    thread: JoinHandle<Result<Vec<PrivateSegment>>>,
+    thread: JoinHandle<Result<Written>>,
 }
 
 impl Bulk {
@@ -124,10 +135,10 @@ impl Bulk {
     }
 
     /// Waits for the worker; all private segments that it wrote.
-    pub fn finish(&mut self) -> Result<Vec<PrivateSegment>> {
+    pub fn finish(&mut self) -> Result<Written> {
         match self.worker.take() {
             Some(worker) => worker.join(),
-            None => Ok(Vec::new()),
+            None => Ok(Written::default()),
         }
     }
 }
@@ -138,10 +149,15 @@ impl Worker {
         let thread = std::thread::Builder::new()
             .name("rrd-bulk".into())
             .spawn(move || {
-                let mut written = Vec::new();
+                let indexes = table.indexes();
+                let mut written = Written { rows: Vec::new(), entries: vec![Vec::new(); indexes.len()] };
                 for run in incoming {
                     let rows = run.sorted(&layout)?;
-                    written.extend(engine.write_private(&table, &layout, &rows, Some(OnDuplicate::Fail))?);
+                    written.rows.extend(engine.write_private(&table, &layout, &rows, Some(OnDuplicate::Fail))?);
+                    for (number, index) in indexes.iter().enumerate() {
+                        let segments = write_entries(&engine, index, number, &layout, &run)?;
+                        written.entries[number].extend(segments);
+                    }
                 }
                 Ok(written)
             })
@@ -149,13 +165,41 @@ impl Worker {
         Ok(Worker { runs, thread })
     }
 
-    fn join(self) -> Result<Vec<PrivateSegment>> {
+    fn join(self) -> Result<Written> {
         drop(self.runs);
         match self.thread.join() {
             Ok(result) => result,
             Err(_) => Err(Error::Poisoned { reason: "the encoder of a bulk statement failed".into() }),
         }
     }
+}
+
+/// Writes the entries of a run's rows to private segments of an index.
+fn write_entries(engine: &Engine, index: &Index, number: usize, layout: &RowLayout, run: &Run) -> Result<Vec<PrivateSegment>> {
+    let mut entries = Run::default();
+    let mut entry = Vec::new();
+    for row in run.rows() {
+        entry.clear();
+        index.push_entry(layout, row, &mut entry);
+        entries.push(&entry);
+    }
+    let entry_layout = index.table.layout();
+    let rows = entries.sorted(&entry_layout).map_err(|error| match error {
+        Error::Duplicate { row: entry, .. } => refused_in_run(index, number, layout, run, &entry),
+        other => other,
+    })?;
+    engine.write_private(&index.table, &entry_layout, &rows, Some(OnDuplicate::Fail))
+}
+
+/// The error for an entry that occurs twice in a run: the row that came last has it.
+fn refused_in_run(index: &Index, number: usize, layout: &RowLayout, run: &Run, refused: &[u8]) -> Error {
+    let mut entry = Vec::new();
+    let found = run.rows().find(|row| {
+        entry.clear();
+        index.push_entry(layout, row, &mut entry);
+        entry == refused
+    });
+    Error::Duplicate { index: number as u32 + 1, row: found.unwrap_or_default().to_vec(), existing: Vec::new() }
 }
 
 impl Engine {

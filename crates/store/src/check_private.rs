@@ -16,11 +16,11 @@ use crate::live::LiveSegment;
 use crate::merge::{Event, Merge};
 use crate::own::{OnDuplicate, PrivateSegment};
 use crate::source::{Input, Source};
-use crate::txn::TxnTable;
+use crate::txn::{Txn, TxnTable};
 
 impl Engine {
     /// Checks the private segments of a write set against what was committed after `since`.
-    pub(crate) fn check_private(&self, queue: &CommitQueue, t: &TxnTable, since: u64) -> Result<()> {
+    pub(crate) fn check_private(&self, queue: &CommitQueue, txn: &Txn, t: &TxnTable, since: u64) -> Result<()> {
         let privates = t.own.read().private.clone();
         let expecting = privates.iter().filter(|p| matches!(p.expects_absent, Some(OnDuplicate::Fail | OnDuplicate::Ignore | OnDuplicate::Update)));
         let expecting: Vec<&PrivateSegment> = expecting.collect();
@@ -30,13 +30,13 @@ impl Engine {
         let version = t.table.version();
         let recent: Vec<Arc<LiveSegment>> = version.segments.values().filter(|s| s.meta().max_seq > since).cloned().collect();
         for private in &expecting {
-            self.check_against_memory(queue, t, private, since)?;
+            self.check_against_memory(queue, txn, t, private, since)?;
             for segment in recent.iter().filter(|s| may_share_keys(s, &private.segment)) {
                 if let Some((group, row)) = first_common_key(t, private, segment)? {
                     let mut key = Vec::new();
                     group.push_key(row, &mut key)?;
                     if committed_since(queue, &t.table, &t.layout, &key, since)? {
-                        return Err(conflict(private, &group, row));
+                        return Err(conflict(txn, t, private, &group, row));
                     }
                 }
             }
@@ -45,7 +45,7 @@ impl Engine {
     }
 
     /// Looks each key that memtables and queued commits gained up in a private segment.
-    fn check_against_memory(&self, queue: &CommitQueue, t: &TxnTable, private: &PrivateSegment, since: u64) -> Result<()> {
+    fn check_against_memory(&self, queue: &CommitQueue, txn: &Txn, t: &TxnTable, private: &PrivateSegment, since: u64) -> Result<()> {
         let meta = private.segment.meta();
         let mut keys: Vec<Vec<u8>> = Vec::new();
         for memtable in t.table.version().memtables() {
@@ -57,7 +57,7 @@ impl Engine {
             keys.extend(map_keys);
             for segment in segments.iter().filter(|s| may_share_keys(s, &private.segment)) {
                 if let Some((group, row)) = first_common_key(t, private, segment)? {
-                    return Err(conflict(private, &group, row));
+                    return Err(conflict(txn, t, private, &group, row));
                 }
             }
         }
@@ -67,7 +67,7 @@ impl Engine {
             {
                 let mut bytes = Vec::new();
                 row.push_to(&mut bytes)?;
-                return Err(Error::Duplicate { index: 0, row: bytes });
+                return Err(txn.duplicate_in(t, &bytes, &key));
             }
         }
         Ok(())
@@ -79,13 +79,13 @@ fn may_share_keys(a: &LiveSegment, b: &LiveSegment) -> bool {
     a.first_key <= b.last_key && b.first_key <= a.last_key && a.min_time <= b.max_time && b.min_time <= a.max_time
 }
 
-fn conflict(private: &PrivateSegment, group: &RowGroup, row: usize) -> Error {
+fn conflict(txn: &Txn, t: &TxnTable, private: &PrivateSegment, group: &RowGroup, row: usize) -> Error {
     if private.expects_absent != Some(OnDuplicate::Fail) {
         return Error::Conflict;
     }
-    let mut bytes = Vec::new();
-    match group.push_row(row, &mut bytes) {
-        Ok(()) => Error::Duplicate { index: 0, row: bytes },
+    let (mut bytes, mut key) = (Vec::new(), Vec::new());
+    match group.push_row(row, &mut bytes).and_then(|()| group.push_key(row, &mut key)) {
+        Ok(()) => txn.duplicate_in(t, &bytes, &key),
         Err(error) => error,
     }
 }

@@ -149,8 +149,6 @@ impl Engine {
             for t in &tables {
                 let metas = number_segments(&t.own.read(), &mut seq);
                 edits.extend(t.table.edits_for(&metas));
-                let next = t.table.next_row_number.load(Ordering::Relaxed);
-                edits.push(Edit::NextRowNumber { table: t.table.id, next });
             }
             edits.push(Edit::NextSeq { seq });
             queue.next_seq = seq;
@@ -274,20 +272,21 @@ impl Engine {
                 if !committed_since(queue, &t.table, &t.layout, &key, check.seq())? {
                     continue;
                 }
+                let has_entries = t.table.is_index() || !t.table.indexes().is_empty();
                 match mode {
-                    OnDuplicate::Replace => {}
-                    OnDuplicate::Ignore => {
+                    OnDuplicate::Replace if !has_entries => {}
+                    OnDuplicate::Ignore if !has_entries => {
                         t.own.write().remove(&key);
                         changed = true;
                     }
-                    OnDuplicate::Update => return Err(Error::Conflict),
                     OnDuplicate::Fail => {
                         let row = t.own.read().map.get(&key).and_then(|w| w.row.clone()).unwrap_or_default();
-                        return Err(Error::Duplicate { index: 0, row: row.into_vec() });
+                        return Err(txn.duplicate_in(t, &row, &key));
                     }
+                    _ => return Err(Error::Conflict),
                 }
             }
-            self.check_private(queue, t, check.seq())?;
+            self.check_private(queue, txn, t, check.seq())?;
         }
         Ok(changed)
     }

@@ -10,11 +10,14 @@ use parking_lot::RwLock;
 use crate::error::Result;
 use crate::group::OWN_SEQ;
 pub use crate::group::{RowGroup, Span};
+use crate::index::Index;
+use crate::memtable::RowCollector;
 use crate::merge::{Event, Merge};
 use crate::own::OwnWrites;
 use crate::row::RowLayout;
 use crate::snapshot::Snapshot;
 use crate::source::{Input, Source};
+use crate::table::{Table, segment_row_at};
 use crate::version::Version;
 
 /// Which way a cursor walks.
@@ -41,6 +44,16 @@ pub struct Cursor {
     last: Option<(Arc<RowGroup>, usize)>,
     /// Where the walk began, while nothing was handed out.
     start: (Option<Vec<u8>>, bool),
+    /// Set for a walk over the entries of an index: where the rows are.
+    rows: Option<IndexedRows>,
+}
+
+/// The table that the entries of an index lead to.
+struct IndexedRows {
+    index: Arc<Index>,
+    cursor: Box<Cursor>,
+    /// Entries whose rows were not handed out yet.
+    entries: Option<(Span, u32)>,
 }
 
 /// The keys that matter: `low <= key < high`, and the times that they can have.
@@ -64,12 +77,19 @@ impl Cursor {
             merge: None,
             last: None,
             start: (None, true),
+            rows: None,
         }
+    }
+
+    /// Makes a walk over the entries of `index` one over the rows that they lead to.
+    pub(crate) fn leading_to(mut self, rows: Cursor, index: Arc<Index>) -> Cursor {
+        self.rows = Some(IndexedRows { index, cursor: Box::new(rows), entries: None });
+        self
     }
 
     /// The layout that the columns of its spans refer to.
     pub fn layout(&self) -> &Arc<RowLayout> {
-        &self.layout
+        self.rows.as_ref().map_or(&self.layout, |rows| &rows.cursor.layout)
     }
 
     /// From the next `seek` on only rows with `low <= key < high` are of interest (`None`: open); the walk may
@@ -91,12 +111,68 @@ impl Cursor {
     pub fn seek(&mut self, key: Option<&[u8]>, inclusive: bool, direction: Direction) -> Result<()> {
         self.direction = direction;
         self.last = None;
+        if let Some(rows) = &mut self.rows {
+            rows.entries = None;
+        }
         self.start = self.clamp(key, inclusive);
         self.rebuild()
     }
 
     /// The next rows, at most `max_rows`; `None` at the end. Sees own writes made before the call.
     pub fn next_span(&mut self, max_rows: usize) -> Result<Option<Span>> {
+        match self.rows.take() {
+            None => self.next_own_span(max_rows),
+            Some(mut rows) => {
+                let span = self.next_row(&mut rows, max_rows);
+                self.rows = Some(rows);
+                span
+            }
+        }
+    }
+
+    /// The row of the next entry, as a span of its own.
+    fn next_row(&mut self, rows: &mut IndexedRows, max_rows: usize) -> Result<Option<Span>> {
+        loop {
+            let (span, at) = match rows.entries.take() {
+                Some((span, at)) if at < span.rows => (span, at),
+                _ => match self.next_own_span(max_rows)? {
+                    Some(span) => (span, 0),
+                    None => return Ok(None),
+                },
+            };
+            let mut entry = Vec::new();
+            span.group.push_row(span.row(at), &mut entry)?;
+            rows.entries = Some((span, at + 1));
+            let mut key = Vec::new();
+            rows.index.push_base_key(&entry, &mut key);
+            // An own write may have removed the row after its entry was fetched.
+            if let Some((group, row)) = rows.cursor.row_of(&key)? {
+                return Ok(Some(Span { group, first: row as u32, rows: 1, direction: self.direction }));
+            }
+        }
+    }
+
+    /// The row with this sort key.
+    fn row_of(&self, key: &[u8]) -> Result<Option<(Arc<RowGroup>, usize)>> {
+        if let Some(own) = &self.own {
+            let writes = own.read();
+            if let Some(write) = writes.map.get(key) {
+                let Some(row) = &write.row else { return Ok(None) };
+                let mut rows = RowCollector::default();
+                rows.push(&self.layout, key, u64::MAX, Some(row));
+                return Ok(Some((RowGroup::from_rows(self.layout.clone(), rows), 0)));
+            }
+            for (rank, private) in writes.private.iter().enumerate().rev() {
+                if let Some((group, row)) = segment_row_at(&private.segment, OwnWrites::private_seq(rank), &self.layout, key, OWN_SEQ)? {
+                    return Ok((!group.is_tombstone(row)).then_some((group, row)));
+                }
+            }
+        }
+        Table::find_at(&self.version, &self.layout, key, self.snapshot.seq())
+    }
+
+    /// [`Cursor::next_span`] of the table that the cursor itself walks over.
+    fn next_own_span(&mut self, max_rows: usize) -> Result<Option<Span>> {
         if self.own.as_ref().is_some_and(|own| own.read().generation != self.own_generation) {
             self.rebuild()?;
         }

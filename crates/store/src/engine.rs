@@ -14,9 +14,12 @@ use crate::cache::BlockCache;
 use crate::chunk::ChunkMap;
 use crate::commit::CommitQueue;
 use crate::compaction::choose::choose;
+use crate::cursor::{Cursor, Direction};
 use crate::config::{Config, FlushLog, Tuning};
 use crate::error::{Error, Result};
 use crate::fs::{FileLock, Fs};
+use crate::index::{Index, entry_schema, entry_table_name};
+use crate::limits;
 use crate::live::LiveSegment;
 use crate::lock::RowLocks;
 use crate::manifest::Manifest;
@@ -27,7 +30,7 @@ use crate::row::RowLayout;
 use crate::schema::Schema;
 use crate::segment::SegmentId;
 use crate::snapshot::{Snapshot, Snapshots};
-use crate::table::Table;
+use crate::table::{AUTO_INCREMENT_PROPERTY, Table};
 use crate::txn::Txn;
 use crate::version::Version;
 use crate::wal::Wal;
@@ -160,26 +163,40 @@ impl Engine {
             return Err(Error::TableExists { name: name.into() });
         }
         let id = TableId(self.next_table.fetch_add(1, Ordering::Relaxed));
-        let dir = self.dir.join(id.dir_name());
-        self.fs.create_dir(&dir)?;
+        let mut made = vec![(id, name.to_string(), Arc::new(schema.clone()))];
+        for def in &schema.indexes {
+            let entries = entry_schema(&schema, id.0, def);
+            entries.validate()?;
+            let entry_id = TableId(self.next_table.fetch_add(1, Ordering::Relaxed));
+            made.push((entry_id, entry_table_name(name, def.id), Arc::new(entries)));
+        }
+        for (id, ..) in &made {
+            self.fs.create_dir(&self.dir.join(id.dir_name()))?;
+        }
         self.fs.sync_dir(&self.dir)?;
-        let schema = Arc::new(schema);
-        self.commit_manifest(&[Edit::CreateTable { table: id, name: name.into(), schema: schema.clone() }])?;
-        tables.insert(Arc::new(Table::new(id, dir, name, schema, Version::without_rows, true)));
+        let edit = |(table, name, schema): &(TableId, String, Arc<Schema>)| Edit::CreateTable { table: *table, name: name.clone(), schema: schema.clone() };
+        self.commit_manifest(&made.iter().map(edit).collect::<Vec<_>>())?;
+        for (id, name, schema) in made {
+            let dir = self.dir.join(id.dir_name());
+            tables.insert(Arc::new(Table::new(id, dir, &name, schema, Version::without_rows, true)));
+        }
+        tables.link_indexes(id);
         Ok(())
     }
 
     /// Removes a table.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         self.check_writable()?;
-        let table = self.table(name)?;
-        let _alone = table.maintenance.lock();
-        self.commit_manifest(&[Edit::DropTable { table: table.id }])?;
-        self.tables.write().remove(&table);
-        self.empty(&table);
-        // Scans that still read keep files; what stays is removed at the next start.
-        if let Err(error) = self.fs.remove_dir(&table.dir) {
-            tracing::info!(%error, "the folder of a dropped table stays for now");
+        let dropped = self.table(name)?.with_indexes();
+        let _alone: Vec<_> = dropped.iter().map(|t| t.maintenance.lock()).collect();
+        self.commit_manifest(&dropped.iter().map(|t| Edit::DropTable { table: t.id }).collect::<Vec<_>>())?;
+        for table in &dropped {
+            self.tables.write().remove(table);
+            self.empty(table);
+            // Scans that still read keep files; what stays is removed at the next start.
+            if let Err(error) = self.fs.remove_dir(&table.dir) {
+                tracing::info!(%error, "the folder of a dropped table stays for now");
+            }
         }
         Ok(())
     }
@@ -192,23 +209,34 @@ impl Engine {
         if tables.by_name.contains_key(to) {
             return Err(Error::TableExists { name: to.into() });
         }
-        self.commit_manifest(&[Edit::RenameTable { table: table.id, name: to.into() }])?;
-        tables.by_name.remove(from);
-        *table.name.write() = to.into();
-        tables.by_name.insert(to.into(), table);
+        let mut renamed = vec![(table.clone(), to.to_string())];
+        renamed.extend(table.indexes().iter().map(|i| (i.table.clone(), entry_table_name(to, i.def.id))));
+        let edit = |(table, name): &(Arc<Table>, String)| Edit::RenameTable { table: table.id, name: name.clone() };
+        self.commit_manifest(&renamed.iter().map(edit).collect::<Vec<_>>())?;
+        for (table, name) in renamed {
+            tables.by_name.remove(&table.name());
+            *table.name.write() = name.clone();
+            tables.by_name.insert(name, table);
+        }
         Ok(())
     }
 
     /// Removes all rows.
     pub fn truncate_table(&self, name: &str) -> Result<()> {
         self.check_writable()?;
-        let table = self.table(name)?;
-        let _alone = table.maintenance.lock();
+        let emptied = self.table(name)?.with_indexes();
+        let _alone: Vec<_> = emptied.iter().map(|t| t.maintenance.lock()).collect();
         let _turn = self.apply_turn.lock();
         let flushed_seq = self.visible_seq.load(Ordering::Acquire);
-        self.commit_manifest(&[Edit::Truncate { table: table.id, flushed_seq }])?;
-        self.empty(&table);
-        table.flushed_seq.store(flushed_seq, Ordering::Release);
+        let restart = 1u64.to_le_bytes().to_vec();
+        let mut edits: Vec<_> = emptied.iter().map(|t| Edit::Truncate { table: t.id, flushed_seq }).collect();
+        edits.push(Edit::SetProperty { table: emptied[0].id, name: AUTO_INCREMENT_PROPERTY.into(), value: restart });
+        self.commit_manifest(&edits)?;
+        for table in &emptied {
+            self.empty(table);
+            table.flushed_seq.store(flushed_seq, Ordering::Release);
+            table.next_auto.store(1, Ordering::Relaxed);
+        }
         Ok(())
     }
 
@@ -231,7 +259,7 @@ impl Engine {
 
     /// Names of all tables.
     pub fn table_names(&self) -> Vec<String> {
-        self.tables.read().by_name.keys().cloned().collect()
+        self.tables.read().by_id.values().filter(|t| !t.is_index()).map(|t| t.name()).collect()
     }
 
     /// A new transaction; it costs nothing until used.
@@ -240,9 +268,19 @@ impl Engine {
     }
 
     /// Writes the memtables of one table to segments.
-    pub fn flush_table(&self, table: &Table) -> Result<()> {
-        self.freeze(table);
-        self.flush_frozen(table)
+    pub fn flush_table(&self, table: &Arc<Table>) -> Result<()> {
+        for table in table.with_indexes() {
+            self.freeze(&table);
+            self.flush_frozen(&table)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the next AUTO_INCREMENT value (ALTER TABLE ... AUTO_INCREMENT=n); it never goes below an existing value.
+    pub fn set_auto_increment(&self, table: &Table, next: u64) -> Result<()> {
+        self.check_writable()?;
+        table.next_auto.fetch_max(next, Ordering::Relaxed);
+        self.commit_manifest(&table.counter_edits())
     }
 
     /// Writes all memtables to segments.
@@ -264,13 +302,16 @@ impl Engine {
     }
 
     /// Merges all segments of a table (OPTIMIZE); `progress(done, total)` returns false to stop.
-    pub fn optimize_table(&self, table: &Table, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
+    pub fn optimize_table(&self, table: &Arc<Table>, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
         self.flush_table(table)?;
-        let total = table.stats().rows;
+        let tables = table.with_indexes();
+        let total = tables.iter().map(|t| t.stats().rows).sum();
         let mut done = 0;
-        self.merge_while_due(table, true, &mut |rows| {
-            done += rows;
-            progress(done.min(total), total)
+        tables.iter().try_for_each(|table| {
+            self.merge_while_due(table, true, &mut |rows| {
+                done += rows;
+                progress(done.min(total), total)
+            })
         })
     }
 
@@ -285,12 +326,13 @@ impl Engine {
     }
 
     /// Reads and verifies everything of a table (CHECK TABLE); findings as text, empty when all is well.
-    pub fn check_table(&self, table: &Table, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Vec<String>> {
-        let version = table.version();
-        let total: u64 = version.segments.values().map(|s| s.meta().bytes).sum();
+    pub fn check_table(self: &Arc<Self>, table: &Arc<Table>, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Vec<String>> {
+        let versions: Vec<_> = table.with_indexes().iter().map(|t| t.version()).collect();
+        let segments: Vec<_> = versions.iter().flat_map(|v| v.segments.values()).collect();
+        let total: u64 = segments.iter().map(|s| s.meta().bytes).sum();
         let mut findings = Vec::new();
         let mut done = 0;
-        for segment in version.segments.values() {
+        for segment in segments {
             match segment.verify(&mut |now, _| progress(done + now, total)) {
                 Ok(found) => findings.extend(found),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
@@ -298,7 +340,26 @@ impl Engine {
             }
             done += segment.meta().bytes;
         }
+        if findings.is_empty() {
+            self.check_indexes(table, &mut findings)?;
+        }
         Ok(findings)
+    }
+
+    /// Each index has as many entries as the table has rows, and each entry leads to a row.
+    fn check_indexes(self: &Arc<Self>, table: &Arc<Table>, findings: &mut Vec<String>) -> Result<()> {
+        if table.indexes().is_empty() {
+            return Ok(());
+        }
+        let mut txn = self.begin();
+        let rows = count_rows(txn.cursor(table)?)?;
+        for (number, index) in table.indexes().iter().enumerate() {
+            let entries = count_rows(txn.index_cursor(table, number)?)?;
+            if entries != rows {
+                findings.push(format!("index '{}' leads to {entries} rows, the table has {rows}", index.def.name));
+            }
+        }
+        Ok(())
     }
 
     /// `rrd_flush_log_at_trx_commit`.
@@ -410,7 +471,25 @@ impl Engine {
     }
 }
 
+fn count_rows(mut cursor: Cursor) -> Result<u64> {
+    cursor.seek(None, true, Direction::Forward)?;
+    let mut rows = 0;
+    while let Some(span) = cursor.next_span(limits::GROUP_ROWS)? {
+        rows += u64::from(span.rows);
+    }
+    Ok(rows)
+}
+
 impl Tables {
+    /// Connects a table with the tables of its indexes.
+    pub fn link_indexes(&self, id: TableId) {
+        let Some(table) = self.by_id.get(&id) else { return };
+        let schema = table.schema();
+        let entries_of = |index: u32| self.by_name.get(&entry_table_name(&table.name(), index)).cloned();
+        let indexes = schema.indexes.iter().filter_map(|def| Some(Arc::new(Index::new(&schema, id.0, def.clone(), entries_of(def.id)?))));
+        *table.indexes.write() = indexes.collect();
+    }
+
     pub fn insert(&mut self, table: Arc<Table>) {
         self.by_name.insert(table.name(), table.clone());
         self.by_id.insert(table.id, table);
@@ -462,6 +541,8 @@ impl Table {
             chunks: Mutex::new(ChunkMap::default()),
             newest: Mutex::new(Newest::new(is_empty)),
             next_row_number: AtomicU64::new(1),
+            next_auto: AtomicU64::new(1),
+            indexes: RwLock::new(Arc::new([])),
             last_commit_seq: AtomicU64::new(0),
             flushed_seq: AtomicU64::new(0),
             maintenance: Mutex::new(()),

@@ -60,6 +60,8 @@ pub enum Error {
         index: u32,
         /// The refused row, in row format.
         row: Vec<u8>,
+        /// Clustering sort key of the row that is in the way.
+        existing: Vec<u8>,
     },
     /// Another transaction changed the row first, or waits for this one (SQL error 1213).
     #[error("the row was changed by another transaction; try the transaction again")]

@@ -72,7 +72,6 @@ impl Engine {
         let metas = self.write_segments(table, layout, &rows, Effort::Fast)?;
         let mut edits = table.edits_for(&metas);
         edits.push(Edit::Flushed { table: table.id, seq: complete_up_to });
-        edits.push(Edit::NextRowNumber { table: table.id, next: table.next_row_number.load(Ordering::Relaxed) });
         if let Err(error) = self.commit_manifest(&edits) {
             self.remove_refused(table, &metas);
             return Err(error);

@@ -17,7 +17,7 @@ use crate::manifest::edit::{State, TableId};
 use crate::memtable::Key;
 use crate::newest::Newest;
 use crate::segment::SegmentId;
-use crate::table::Table;
+use crate::table::{AUTO_INCREMENT_PROPERTY, Table};
 use crate::version::Version;
 use crate::wal::{Lsn, Wal};
 
@@ -75,8 +75,14 @@ fn open_tables(config: &Config, fs: &Arc<dyn Fs>, cache: &Arc<BlockCache>, state
         let table = Table::new(id, dir.clone(), &entry.name, entry.schema.clone(), rows, !has_rows);
         *table.chunks.lock() = ChunkMap::new(entry.chunks.clone());
         table.next_row_number.store(entry.next_row_number.max(1), Ordering::Relaxed);
+        if let Some(value) = entry.properties.get(AUTO_INCREMENT_PROPERTY).and_then(|v| v.as_slice().try_into().ok()) {
+            table.next_auto.store(u64::from_le_bytes(value), Ordering::Relaxed);
+        }
         table.flushed_seq.store(entry.flushed_seq, Ordering::Relaxed);
         tables.insert(Arc::new(table));
+    }
+    for &id in state.tables.keys() {
+        tables.link_indexes(id);
     }
     remove_dropped(&**fs, &config.dir, state)?;
     Ok(tables)
@@ -132,6 +138,7 @@ fn replay(tables: &Tables, seq: u64, lsn: Lsn, logged: &LoggedTable<'_>) -> Opti
                 if let Some(number) = layout.schema().row_number {
                     table.next_row_number.fetch_max(layout.view(row).int(usize::from(number)) + 1, Ordering::Relaxed);
                 }
+                table.note_auto_increment(&layout, row);
                 writes.push((key, Some((*row).into())));
             }
             LoggedWrite::Delete(key) => writes.push((Key::from_slice(key), None)),

@@ -23,7 +23,7 @@ pub struct RowLayout {
     vars: Vec<usize>,
     /// Length of a sort key when all its parts are integers.
     fixed_key_len: Option<usize>,
-    /// Length of the series part when its parts are integers; `None` without a time column too.
+    /// [`RowLayout::series_len`] when those parts are integers.
     fixed_series_len: Option<usize>,
 }
 
@@ -58,7 +58,8 @@ impl RowLayout {
                 .sum()
         };
         let fixed_key_len = fixed_len(&schema.key);
-        let fixed_series_len = fixed_len(&schema.key[..schema.series_columns()]);
+        let series_parts = if schema.time.is_some() { schema.series_columns() } else { schema.key.len().saturating_sub(1) };
+        let fixed_series_len = fixed_len(&schema.key[..series_parts]);
         RowLayout { schema, slots, null_bytes, fixed_end: offset, vars, fixed_key_len, fixed_series_len }
     }
 
@@ -163,13 +164,7 @@ impl RowLayout {
         if let Some(len) = self.fixed_series_len {
             return sort_key.get(..len);
         }
-        let mut len = 0;
-        for &k in &self.schema.key[..self.schema.series_columns()] {
-            len += match self.slots[usize::from(k)].lane {
-                Lane::Int { width } => usize::from(width),
-                _ => key::bytes_part_len(sort_key.get(len..)?)?,
-            };
-        }
+        let len = self.parts_len(sort_key, self.schema.series_columns())?;
         sort_key.get(..len)
     }
 
@@ -190,9 +185,28 @@ impl RowLayout {
         }
     }
 
-    /// Length of the series part of a whole sort key; 0 without a time column.
+    /// Length of the part of a whole sort key whose newest rest is remembered (newest.rs): the series, or without
+    /// a time column all parts but the last.
     pub fn series_len(&self, sort_key: &[u8]) -> usize {
-        self.series_of(sort_key).map_or(0, <[u8]>::len)
+        if self.schema.time.is_some() {
+            return self.series_of(sort_key).map_or(0, <[u8]>::len);
+        }
+        match self.fixed_series_len {
+            Some(len) => len,
+            None => self.parts_len(sort_key, self.schema.key.len() - 1).unwrap_or(0),
+        }
+    }
+
+    /// Length of the leading `parts` parts of a sort key; `None` if it is cut short.
+    pub fn parts_len(&self, sort_key: &[u8], parts: usize) -> Option<usize> {
+        let mut len = 0;
+        for &k in &self.schema.key[..parts] {
+            len += match self.slots[usize::from(k)].lane {
+                Lane::Int { width } => usize::from(width),
+                _ => key::bytes_part_len(sort_key.get(len..)?)?,
+            };
+        }
+        (len <= sort_key.len()).then_some(len)
     }
 
     /// Length of all sort keys, when they all have the same.

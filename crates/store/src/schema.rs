@@ -114,6 +114,38 @@ pub enum Compression {
     Small,
 }
 
+/// A secondary index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexDef {
+    /// Never reused within a table.
+    pub id: u32,
+    /// SQL name.
+    pub name: String,
+    /// Whether two rows may not have the same values (NULLs are never the same).
+    pub unique: bool,
+    /// Positions of the indexed lanes, in index order: integers or byte strings, hidden ones where the value's own
+    /// order is not the key order.
+    pub columns: Vec<u16>,
+}
+
+/// The AUTO_INCREMENT column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AutoIncrement {
+    /// Position in `Schema::columns`: an integer lane.
+    pub column: u16,
+    /// Lane value minus SQL value.
+    pub bias: u64,
+}
+
+/// Says that a table holds the entries of a secondary index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexOf {
+    /// Number of the table that the index belongs to.
+    pub table: u32,
+    /// `IndexDef::id`.
+    pub index: u32,
+}
+
 /// A table as the store knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schema {
@@ -134,6 +166,15 @@ pub struct Schema {
     /// Fixed length of a chunk in units of the time lane (`CHUNK`), else chosen by the store.
     #[serde(default)]
     pub chunk_length: Option<u64>,
+    /// Secondary indexes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indexes: Vec<IndexDef>,
+    /// The AUTO_INCREMENT column.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_increment: Option<AutoIncrement>,
+    /// Set for the table that holds the entries of an index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index_of: Option<IndexOf>,
     /// Table options as the user wrote them.
     #[serde(default)]
     pub options: Vec<(String, String)>,
@@ -167,6 +208,17 @@ impl Schema {
             if !int_lane || !self.key.contains(&t.column) {
                 return invalid("the time column must be an integer lane of the key");
             }
+        }
+        for index in &self.indexes {
+            let sortable = |c: &u16| matches!(self.columns.get(usize::from(*c)).map(|c| c.lane), Some(Lane::Int { .. } | Lane::Bytes));
+            if index.columns.is_empty() || !index.columns.iter().all(sortable) {
+                return invalid("an index needs columns with a sortable lane");
+            }
+        }
+        if let Some(a) = self.auto_increment
+            && !matches!(self.columns.get(usize::from(a.column)).map(|c| c.lane), Some(Lane::Int { .. }))
+        {
+            return invalid("the AUTO_INCREMENT column must be an integer lane");
         }
         if let Some(r) = self.row_number && self.key != [r] {
             return invalid("a row number is the whole key");

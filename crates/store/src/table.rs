@@ -10,16 +10,18 @@ use parking_lot::{Mutex, RwLock};
 use crate::chunk::ChunkMap;
 use crate::cursor::{Cursor, Direction};
 use crate::error::Result;
-use crate::group::RowGroup;
+use crate::group::{OWN_SEQ, RowGroup};
+use crate::index::Index;
 use crate::key;
 use crate::live::LiveSegment;
 use crate::manifest::edit::{Edit, TableId};
+use crate::memtable::RowCollector;
 use crate::newest::{Known, Newest};
 use crate::row::RowLayout;
 use crate::schema::Schema;
 use crate::segment::SegmentMeta;
 use crate::snapshot::Snapshot;
-use crate::source::rows_before;
+use crate::source::{Input, Source, rows_before};
 use crate::version::Version;
 
 /// An open table.
@@ -32,6 +34,9 @@ pub struct Table {
     pub(crate) chunks: Mutex<ChunkMap>,
     pub(crate) newest: Mutex<Newest>,
     pub(crate) next_row_number: AtomicU64,
+    /// The next AUTO_INCREMENT value, as SQL sees it.
+    pub(crate) next_auto: AtomicU64,
+    pub(crate) indexes: RwLock<Arc<[Arc<Index>]>>,
     /// Sequence number of the newest commit that wrote to the table, applied or not.
     pub(crate) last_commit_seq: AtomicU64,
     /// Commits up to here are in segments, or were truncated.
@@ -47,6 +52,8 @@ pub struct TableStats {
     pub rows: u64,
     /// Bytes on disk.
     pub data_bytes: u64,
+    /// Bytes of secondary indexes on disk.
+    pub index_bytes: u64,
     /// Bytes in memtables.
     pub memtable_bytes: u64,
     /// Number of segments.
@@ -111,6 +118,7 @@ impl Table {
         TableStats {
             rows: (stored + in_memory).saturating_sub(2 * tombstones),
             data_bytes: bytes,
+            index_bytes: self.indexes().iter().map(|i| i.table.stats().data_bytes).sum(),
             memtable_bytes: version.memtable_bytes() as u64,
             segments: version.segments.len() as u64,
             mean_row_bytes: bytes.checked_div(stored).unwrap_or(0),
@@ -138,6 +146,77 @@ impl Table {
             }
         }
         rows + version.memtables().map(|m| count_between(m, low, high)).sum::<u64>()
+    }
+
+    /// The secondary indexes.
+    pub fn indexes(&self) -> Arc<[Arc<Index>]> {
+        self.indexes.read().clone()
+    }
+
+    /// The next AUTO_INCREMENT value.
+    pub fn next_auto_increment(&self) -> u64 {
+        self.next_auto.load(Ordering::Relaxed)
+    }
+
+    /// Takes `count` AUTO_INCREMENT values of the series `offset + n * step`; the first of them, or `None` when the
+    /// values are used up.
+    pub fn take_auto_increment(&self, offset: u64, step: u64, count: u64) -> Option<u64> {
+        let step = step.max(1);
+        let mut first = 0;
+        let taken = self.next_auto.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+            first = if next <= offset { offset } else { offset.checked_add((next - offset).div_ceil(step).checked_mul(step)?)? };
+            Some(first.checked_add(step.checked_mul(count)?)?.max(next))
+        });
+        taken.ok().map(|_| first)
+    }
+
+    /// Notes the AUTO_INCREMENT value of a row.
+    pub(crate) fn note_auto_increment(&self, layout: &RowLayout, row: &[u8]) {
+        let Some(auto) = layout.schema().auto_increment else { return };
+        let value = layout.view(row).int(usize::from(auto.column)).wrapping_sub(auto.bias);
+        // Negative values of a signed column wrap to huge ones; they do not count.
+        if value < u64::MAX / 2 || auto.bias == 0 {
+            self.next_auto.fetch_max(value.saturating_add(1), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it holds the entries of an index of another table.
+    pub(crate) fn is_index(&self) -> bool {
+        self.layout.read().schema().index_of.is_some()
+    }
+
+    /// Itself and the tables of its indexes.
+    pub(crate) fn with_indexes(self: &Arc<Self>) -> Vec<Arc<Table>> {
+        std::iter::once(self.clone()).chain(self.indexes().iter().map(|i| i.table.clone())).collect()
+    }
+
+    /// The version of `key` that a snapshot sees, as a row of a group.
+    pub(crate) fn find_at(version: &Version, layout: &Arc<RowLayout>, key: &[u8], snapshot: u64) -> Result<Option<(Arc<RowGroup>, usize)>> {
+        let mut rows = RowCollector::default();
+        let mut best = None;
+        for memtable in version.memtables() {
+            let seq = memtable.get(key, snapshot, |v| v.seq);
+            if seq > best {
+                best = seq;
+                rows = RowCollector::default();
+                memtable.get(key, snapshot, |v| rows.push(layout, key, v.seq, v.row.as_deref()));
+            }
+        }
+        let mut found = (rows.rows() > 0).then(|| (RowGroup::from_rows(layout.clone(), rows), 0));
+        let time = layout.time_of_key(key).unwrap_or(0);
+        for segment in version.segments.values() {
+            let meta = segment.meta();
+            if best.is_some_and(|b| b >= meta.max_seq) || !(meta.min_time..=meta.max_time).contains(&time) {
+                continue;
+            }
+            if let Some((group, row)) = segment_row_at(segment, meta.base_seq, layout, key, snapshot)?
+                && best.is_none_or(|b| group.seq(row) > b)
+            {
+                best = Some(group.seq(row));
+                found = Some((group, row));
+            }
+        }
+        Ok(found.filter(|(group, row)| !group.is_tombstone(*row)))
     }
 
     /// A new row number, for tables without a key (`Schema::row_number`).
@@ -213,6 +292,26 @@ impl Table {
             }
         }
         edits.extend(metas.iter().map(|meta| Edit::AddSegment { table: self.id, meta: meta.clone() }));
+        edits.extend(self.counter_edits());
+        edits
+    }
+}
+
+/// Name of the manifest property that holds the next AUTO_INCREMENT value.
+pub(crate) const AUTO_INCREMENT_PROPERTY: &str = "auto_increment";
+
+impl Table {
+    /// Row number and AUTO_INCREMENT, to be recorded with whatever makes log records unnecessary.
+    pub(crate) fn counter_edits(&self) -> Vec<Edit> {
+        let schema = self.schema();
+        let mut edits = Vec::new();
+        if schema.row_number.is_some() {
+            edits.push(Edit::NextRowNumber { table: self.id, next: self.next_row_number.load(Ordering::Relaxed) });
+        }
+        if schema.auto_increment.is_some() {
+            let value = self.next_auto_increment().to_le_bytes().to_vec();
+            edits.push(Edit::SetProperty { table: self.id, name: AUTO_INCREMENT_PROPERTY.into(), value });
+        }
         edits
     }
 }
@@ -224,6 +323,31 @@ fn newer(best: Option<Found>, found: Option<Found>, after: u64) -> Option<Found>
         (best, None) => best,
         (_, found) => found,
     }
+}
+
+/// The newest version of `key` in a segment that a snapshot sees.
+pub(crate) fn segment_row_at(segment: &Arc<LiveSegment>, base_seq: u64, layout: &Arc<RowLayout>, key: &[u8], snapshot: u64) -> Result<Option<(Arc<RowGroup>, usize)>> {
+    let input = Input::Segment { segment: segment.clone(), base_seq };
+    let meta = segment.meta();
+    if key < meta.first_key.as_slice() || key > meta.last_key.as_slice() {
+        return Ok(None);
+    }
+    let mut source = Source::new(input, layout.clone(), snapshot, Direction::Forward, Some(key.to_vec()), true);
+    source.load()?;
+    let mut there = Vec::with_capacity(key.len());
+    while let Some((group, row)) = source.current() {
+        there.clear();
+        group.push_key(row, &mut there)?;
+        if there != key {
+            break;
+        }
+        let seq = group.seq(row);
+        if seq <= snapshot || seq >= OWN_SEQ {
+            return Ok(Some((group.clone(), row)));
+        }
+        source.advance(1)?;
+    }
+    Ok(None)
 }
 
 /// The newest version of `key` in a segment.

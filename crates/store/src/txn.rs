@@ -13,6 +13,7 @@ use parking_lot::RwLock;
 use crate::bulk::Bulk;
 use crate::cursor::{Cursor, Direction};
 use crate::engine::Engine;
+use crate::index::Index;
 use crate::error::{Error, Result};
 use crate::group::RowGroup;
 use crate::limits;
@@ -198,9 +199,20 @@ impl Txn {
         self.send_run(t, &mut bulk)?;
         let written = bulk.finish()?;
         if bulk.needs_check {
-            self.check_bulk(t, &written)?;
+            self.check_bulk(t, &written.rows)?;
         }
-        self.add_private(t, written);
+        let indexes = self.tables[t].table.indexes();
+        for (number, (index, entries)) in indexes.iter().zip(&written.entries).enumerate() {
+            let i = self.table_index(&index.table);
+            if bulk.needs_check && index.def.unique {
+                self.check_bulk(i, entries).map_err(|error| refused_entry(error, index, number, &written.rows))?;
+            }
+        }
+        self.add_private(t, written.rows);
+        for (index, entries) in indexes.iter().zip(written.entries) {
+            let i = self.table_index(&index.table);
+            self.add_private(i, entries);
+        }
         Ok(())
     }
 
@@ -211,46 +223,139 @@ impl Txn {
             return Err(Error::LimitExceeded { what: "the size of a row".into(), limit: limits::MAX_ROW_BYTES as u64 });
         }
         let t = self.table_index(table);
+        table.note_auto_increment(&self.tables[t].layout, row);
         let mut key = Key::new();
-        push_key(&self.tables[t].layout, row, &mut key);
-        if mode == OnDuplicate::Update {
-            self.lock_key(table, &key, self.engine.lock_timeout_ms())?;
-        }
-        let is_new = self.is_behind_newest(t, &key)?;
+        self.tables[t].layout.push_key(row, &mut key);
         if mode == OnDuplicate::Fail && self.tables[t].bulk.is_some() {
-            return self.insert_bulk(t, row, is_new);
+            return self.insert_bulk(t, &key, row);
         }
-        let mut expects_absent = Some(mode);
-        if !is_new {
-            match own_version(&self.tables[t], &key)? {
-                Some(found) if found.row.is_some() => return Err(duplicate_row(row)),
-                // The row that was there is gone by this transaction's own hand.
-                Some(found) => expects_absent = found.expects_absent.and(Some(mode)),
-                None if self.is_committed(t, &key)? => return Err(duplicate_row(row)),
-                None => {}
-            }
-        }
-        self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent })
+        let expects_absent = self.claim(t, &key, row, mode)?;
+        let entries = self.claim_entries(t, None, row, mode)?;
+        self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent })?;
+        self.write_entries(entries)
     }
 
     /// Replaces the row with sort key `old_key` by `row`, whose key may differ (then it must be free).
     pub fn update(&mut self, table: &Arc<Table>, old_key: &[u8], row: &[u8]) -> Result<()> {
         self.engine.check_writable()?;
         let t = self.table_index(table);
+        table.note_auto_increment(&self.tables[t].layout, row);
         let mut key = Key::new();
-        push_key(&self.tables[t].layout, row, &mut key);
+        self.tables[t].layout.push_key(row, &mut key);
+        let old_row = self.indexed_row(table, old_key)?;
         if key.as_slice() == old_key {
-            return self.overwrite(t, key, Some(row.into()));
+            let entries = self.claim_entries(t, old_row.as_deref(), row, OnDuplicate::Fail)?;
+            self.overwrite(t, key, Some(row.into()))?;
+            return self.write_entries(entries);
         }
+        let expects_absent = self.claim(t, &key, row, OnDuplicate::Fail)?;
+        let entries = self.claim_entries(t, old_row.as_deref(), row, OnDuplicate::Fail)?;
         self.overwrite(t, Key::from_slice(old_key), None)?;
-        self.insert(table, row, OnDuplicate::Fail)
+        self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent })?;
+        self.write_entries(entries)
     }
 
     /// Removes the row with this sort key.
     pub fn delete(&mut self, table: &Arc<Table>, key: &[u8]) -> Result<()> {
         self.engine.check_writable()?;
         let t = self.table_index(table);
+        if let Some(old_row) = self.indexed_row(table, key)? {
+            for index in table.indexes().iter() {
+                let (_, entry_key) = entry_of(index, &self.tables[t].layout, &old_row);
+                let i = self.table_index(&index.table);
+                self.overwrite(i, entry_key, None)?;
+            }
+        }
         self.overwrite(t, Key::from_slice(key), None)
+    }
+
+    /// Makes sure that a key is free. `None`: this transaction itself removed the row that was there.
+    fn claim(&mut self, t: usize, key: &Key, row: &[u8], mode: OnDuplicate) -> Result<Option<OnDuplicate>> {
+        if mode == OnDuplicate::Update {
+            let table = self.tables[t].table.clone();
+            self.lock_key(&table, key, self.engine.lock_timeout_ms())?;
+        }
+        if self.is_behind_newest(t, key)? {
+            return Ok(Some(mode));
+        }
+        match own_version(&self.tables[t], key)? {
+            Some(found) if found.row.is_some() => Err(self.duplicate_in(&self.tables[t], row, key)),
+            Some(found) => Ok(found.expects_absent.and(Some(mode))),
+            None if self.is_committed(t, key)? => Err(self.duplicate_in(&self.tables[t], row, key)),
+            None => Ok(Some(mode)),
+        }
+    }
+
+    /// What has to be written to the indexes when `row` replaces `old_row`; unique entries that are new are claimed.
+    fn claim_entries(&mut self, t: usize, old_row: Option<&[u8]>, row: &[u8], mode: OnDuplicate) -> Result<Vec<EntryWrite>> {
+        let layout = self.tables[t].layout.clone();
+        let indexes = self.tables[t].table.indexes();
+        let mut writes = Vec::new();
+        for (number, index) in indexes.iter().enumerate() {
+            let (entry, key) = entry_of(index, &layout, row);
+            let old = old_row.map(|old| entry_of(index, &layout, old));
+            if old.as_ref().is_some_and(|(old_entry, _)| *old_entry == entry) {
+                continue;
+            }
+            let i = self.table_index(&index.table);
+            let is_moved = old.as_ref().is_none_or(|(_, old_key)| *old_key != key);
+            let mut expects_absent = None;
+            if is_moved && index.def.unique {
+                expects_absent = self.claim(i, &key, &entry, mode).map_err(|error| refused_by(error, number, row))?;
+            } else if is_moved {
+                expects_absent = Some(mode);
+            }
+            if let Some((_, old_key)) = old.filter(|_| is_moved) {
+                writes.push(EntryWrite { table: i, key: old_key, row: None, expects_absent: None });
+            }
+            writes.push(EntryWrite { table: i, key, row: Some(entry.into()), expects_absent });
+        }
+        Ok(writes)
+    }
+
+    fn write_entries(&mut self, entries: Vec<EntryWrite>) -> Result<()> {
+        for e in entries {
+            match e.expects_absent {
+                // A key that this transaction deleted before stays an overwrite.
+                Some(mode) if own_version(&self.tables[e.table], &e.key)?.is_none_or(|own| own.expects_absent.is_some()) => {
+                    self.write(e.table, e.key, OwnWrite { row: e.row, expects_absent: Some(mode) })?;
+                }
+                _ => self.overwrite(e.table, e.key, e.row)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest version of a row whose table has indexes: what their entries were made of.
+    fn indexed_row(&mut self, table: &Arc<Table>, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        if table.indexes().is_empty() {
+            return Ok(None);
+        }
+        let mut row = Vec::new();
+        Ok(self.read_latest(table, key, &mut row)?.then_some(row))
+    }
+
+    /// The error for a row (or index entry) whose key is taken, in terms of the base table.
+    pub(crate) fn duplicate_in(&self, t: &TxnTable, row: &[u8], key: &[u8]) -> Error {
+        let existing = key.to_vec();
+        let Some(of) = t.layout.schema().index_of else { return Error::Duplicate { index: 0, row: row.to_vec(), existing } };
+        let base = self.tables.iter().find(|b| b.table.id.0 == of.table);
+        let place = base.and_then(|b| b.table.indexes().iter().position(|i| i.def.id == of.index).map(|n| (b, n)));
+        let Some((base, number)) = place else { return Error::Conflict };
+        let index = &base.table.indexes()[number];
+        let (mut refused_key, mut existing) = (Vec::new(), Vec::new());
+        index.push_base_key(row, &mut refused_key);
+        let there = own_version(t, key).ok().flatten().and_then(|own| own.row).filter(|own| own.as_slice() != row);
+        let there = there.or_else(|| {
+            let mut bytes = Vec::new();
+            let found = t.table.find(key, 0).ok().flatten()?.row?;
+            found.push_to(&mut bytes).ok().map(|()| bytes)
+        });
+        if let Some(entry) = there {
+            index.push_base_key(&entry, &mut existing);
+        }
+        let refused = own_version(base, &refused_key).ok().flatten().and_then(|own| own.row);
+        Error::Duplicate { index: number as u32 + 1, row: refused.unwrap_or_default(), existing }
     }
 
     /// A cursor over the table in key order that sees this transaction's snapshot and own writes.
@@ -263,6 +368,17 @@ impl Txn {
         let snapshot = self.snapshot();
         let entry = &self.tables[t];
         Ok(Cursor::new(entry.table.version(), entry.layout.clone(), snapshot, Some(entry.own.clone())))
+    }
+
+    /// A cursor over the table in the order of its `number`-th secondary index. Keys for `seek` and bounds are
+    /// those of the index; spans hold rows of the table.
+    pub fn index_cursor(&mut self, table: &Arc<Table>, number: usize) -> Result<Cursor> {
+        let rows = self.cursor(table)?;
+        let Some(index) = table.indexes().get(number).cloned() else {
+            return Err(Error::InvalidInput(format!("table '{}' has no index {number}", table.name())));
+        };
+        let entries = self.cursor(&index.table)?;
+        Ok(entries.leading_to(rows, index))
     }
 
     /// Takes the row lock of `key` (waits up to `timeout_ms`); afterwards [`Txn::read_latest`] says what it is.
@@ -417,7 +533,14 @@ impl Txn {
         if bytes > self.engine.tuning.txn_spill_bytes { self.spill(t) } else { self.check_not_doomed() }
     }
 
-    fn insert_bulk(&mut self, t: usize, row: &[u8], is_new: bool) -> Result<()> {
+    fn insert_bulk(&mut self, t: usize, key: &[u8], row: &[u8]) -> Result<()> {
+        let mut is_new = self.is_behind_newest(t, key)?;
+        let indexes = self.tables[t].table.indexes();
+        for index in indexes.iter().filter(|i| i.def.unique) {
+            let (_, entry_key) = entry_of(index, &self.tables[t].layout, row);
+            let i = self.table_index(&index.table);
+            is_new &= self.is_behind_newest(i, &entry_key)?;
+        }
         let Some(bulk) = &mut self.tables[t].bulk else { return Ok(()) };
         bulk.run.push(row);
         bulk.needs_check |= !is_new;
@@ -434,6 +557,12 @@ impl Txn {
         if !bulk.has_worker() {
             // The write set counts as newer than private segments: what is in it must go before the new rows.
             self.spill(t)?;
+            let indexes = self.tables[t].table.indexes();
+            for index in indexes.iter() {
+                let i = self.table_index(&index.table);
+                self.tables[i].check.get_or_insert_with(|| self.engine.take_snapshot());
+                self.spill(i)?;
+            }
         }
         let entry = &self.tables[t];
         bulk.send_run(&self.engine, &entry.table, &entry.layout)
@@ -584,20 +713,56 @@ impl Drop for Txn {
     }
 }
 
-fn push_key(layout: &RowLayout, row: &[u8], key: &mut Key) {
-    layout.push_key(row, key);
+/// A change of an index that goes with a change of a row.
+struct EntryWrite {
+    table: usize,
+    key: Key,
+    row: Option<Box<[u8]>>,
+    expects_absent: Option<OnDuplicate>,
 }
 
-fn duplicate(group: &RowGroup, row: usize) -> Error {
-    let mut bytes = Vec::new();
-    match group.push_row(row, &mut bytes) {
-        Ok(()) => Error::Duplicate { index: 0, row: bytes },
-        Err(error) => error,
+/// The entry of a row in an index, and its key.
+fn entry_of(index: &Index, layout: &RowLayout, row: &[u8]) -> (Vec<u8>, Key) {
+    let mut entry = Vec::new();
+    index.push_entry(layout, row, &mut entry);
+    let mut key = Key::new();
+    index.table.layout().push_key(&entry, &mut key);
+    (entry, key)
+}
+
+/// A refusal by the `number`-th index, with the row that was refused.
+fn refused_by(error: Error, number: usize, row: &[u8]) -> Error {
+    match error {
+        Error::Duplicate { existing, .. } => Error::Duplicate { index: number as u32 + 1, row: row.to_vec(), existing },
+        other => other,
     }
 }
 
-fn duplicate_row(row: &[u8]) -> Error {
-    Error::Duplicate { index: 0, row: row.to_vec() }
+/// A refusal of an entry of a bulk statement: the row that it belongs to is in one of the segments.
+fn refused_entry(error: Error, index: &Index, number: usize, rows: &[PrivateSegment]) -> Error {
+    let Error::Duplicate { row: entry, .. } = &error else { return error };
+    let mut key = Vec::new();
+    index.push_base_key(entry, &mut key);
+    for private in rows {
+        if let Ok(Some(found)) = find_in_segment(&private.segment, 0, &private.layout, &key)
+            && let Some(place) = found.row
+        {
+            let mut row = Vec::new();
+            return match place.push_to(&mut row) {
+                Ok(()) => refused_by(error, number, &row),
+                Err(damage) => damage,
+            };
+        }
+    }
+    Error::Conflict
+}
+
+fn duplicate(group: &RowGroup, row: usize) -> Error {
+    let (mut bytes, mut existing) = (Vec::new(), Vec::new());
+    match group.push_row(row, &mut bytes).and_then(|()| group.push_key(row, &mut existing)) {
+        Ok(()) => Error::Duplicate { index: 0, row: bytes, existing },
+        Err(error) => error,
+    }
 }
 
 /// What the transaction itself wrote for a key.

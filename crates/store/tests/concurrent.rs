@@ -23,6 +23,9 @@ fn schema() -> Schema {
         row_number: None,
         compression: Compression::Small,
         chunk_length: Some(500),
+        indexes: Vec::new(),
+        auto_increment: None,
+        index_of: None,
         options: Vec::new(),
     }
 }

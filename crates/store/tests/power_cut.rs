@@ -69,6 +69,9 @@ fn schema() -> Schema {
         row_number: None,
         compression: Compression::Small,
         chunk_length: Some(64),
+        indexes: Vec::new(),
+        auto_increment: None,
+        index_of: None,
         options: Vec::new(),
     }
 }
@@ -127,8 +130,8 @@ fn run(engine: &Arc<Engine>, step: &Step) -> Result<()> {
             txn.end_bulk(&table)?;
             txn.commit()
         }
-        Step::Flush(name) => engine.flush_table(&*engine.table(name)?),
-        Step::Optimize(name) => engine.optimize_table(&*engine.table(name)?, &mut |_, _| true),
+        Step::Flush(name) => engine.flush_table(&engine.table(name)?),
+        Step::Optimize(name) => engine.optimize_table(&engine.table(name)?, &mut |_, _| true),
         Step::Close => engine.close(),
     }
 }

@@ -45,6 +45,9 @@ fn schema(version: u32, with_time: bool) -> Arc<Schema> {
         row_number: None,
         compression: Default::default(),
         chunk_length: None,
+        indexes: Vec::new(),
+        auto_increment: None,
+        index_of: None,
         options: Vec::new(),
     })
 }

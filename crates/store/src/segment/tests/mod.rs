@@ -68,6 +68,9 @@ pub(super) fn layout(columns: Vec<ColumnDef>, key: Vec<u16>, time: Option<u16>) 
         row_number: None,
         compression: Default::default(),
         chunk_length: None,
+        indexes: Vec::new(),
+        auto_increment: None,
+        index_of: None,
         options: Vec::new(),
     };
     schema.validate().unwrap();
