@@ -37,7 +37,8 @@ fn encode_plain(column: &BytesColumn, effort: Effort, out: &mut Vec<u8>) {
         Effort::Fast => 1,
         Effort::Small => 9,
     };
-    let packed = Some(&column.data).filter(|data| data.len() > 16).and_then(|data| zstd::bulk::compress(data, level).ok());
+    let packed =
+        Some(&column.data).filter(|data| data.len() > 16).and_then(|data| zstd::bulk::compress(data, level).ok());
     let packed = packed.filter(|packed| packed.len() + 5 < column.data.len());
     out.push(if packed.is_some() { tag::BYTES_ZSTD } else { tag::BYTES_RAW });
     let lengths: Vec<u64> = column.offsets.windows(2).map(|w| u64::from(w[1] - w[0])).collect();

@@ -176,7 +176,8 @@ mod tests {
 
     #[test]
     fn decimals_of_fifteen_digits_come_back() {
-        for (float, exponent) in [(21.37f64, 2), (-0.001, 3), (123_456_789.012_345, 6), (1e22, -7), (3.0, 0), (0.1, 1)] {
+        for (float, exponent) in [(21.37f64, 2), (-0.001, 3), (123_456_789.012_345, 6), (1e22, -7), (3.0, 0), (0.1, 1)]
+        {
             assert_eq!(lowest_exponent(float.to_bits()), Some(exponent), "{float}");
         }
         for float in [-0.0f64, f64::NAN, f64::INFINITY, std::f64::consts::PI, 1e300, 5e-324] {

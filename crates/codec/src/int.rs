@@ -21,6 +21,8 @@ const DEPTH: u8 = 8;
 
 /// Up to so many values, trying costs nothing.
 const FEW: usize = 4096;
+/// Up to so many bits a row, packing is tried beside the entropy stage.
+const FEW_BITS: f64 = 3.0;
 
 /// How an inner block is to be written.
 #[derive(Clone, Copy)]
@@ -79,7 +81,8 @@ fn encode_level(values: &[u64], sign: Sign, level: Level, out: &mut Vec<u8>) {
     let enough = level.close(plan.shape.bits.min(plan.runs_bits));
     let few = values.len() <= FEW;
     // A dictionary takes time: it must be clearly better.
-    let dictionary = level.dictionary && plan.dictionary_bits < if few { 1.0 } else { 0.9 } * plan.shape.bits.min(plan.runs_bits);
+    let dictionary =
+        level.dictionary && plan.dictionary_bits < if few { 1.0 } else { 0.9 } * plan.shape.bits.min(plan.runs_bits);
     let start = out.len();
     if plan.shape.bits <= enough && (few || !dictionary) {
         delta::encode(values, plan.shape, sign, level, out);
@@ -118,7 +121,8 @@ fn encode_end(values: &[u64], sign: Sign, shape: plan::Shape, level: Level, out:
     }
     let rans = rans::Plan::new(values, sign, shape.rans_local);
     let start = out.len();
-    if shape.packed_bits <= level.close(rans.bits() / values.len() as f64) {
+    // Few patches may have a pattern, which no estimate sees.
+    if shape.packed_bits <= level.close(rans.bits() / values.len() as f64).max(FEW_BITS) {
         packed::encode(values, sign, shape.local, level, out);
         // Packed blocks decode faster: half a percent of size is worth it.
         if (out.len() - start) as f64 * 8.0 <= rans.bits() * 1.005 {

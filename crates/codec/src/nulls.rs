@@ -77,8 +77,8 @@ fn decode_runs(reader: &mut Reader, rows: usize) -> Result<Bitmap, DecodeError> 
     let set = int::decode(reader.nested()?, sets)?;
     let mut bitmap = Bitmap::new(rows);
     let mut left = rows as u64;
-    for i in 0..clears {
-        left = left.checked_sub(clear[i]).ok_or(WRONG)?;
+    for (i, &skipped) in clear.iter().enumerate() {
+        left = left.checked_sub(skipped).ok_or(WRONG)?;
         let len = set.get(i).copied().unwrap_or(0);
         let start = rows - left as usize;
         left = left.checked_sub(len).ok_or(WRONG)?;

@@ -28,8 +28,6 @@ pub(crate) const INT_DICTIONARY: u8 = 0x15;
 pub(crate) const INT_PACKED: u8 = 0x16;
 /// Intervals in an entropy code, with the offsets within them.
 pub(crate) const INT_RANS: u8 = 0x17;
-/// High and low bits apart.
-pub(crate) const INT_SPLIT: u8 = 0x18;
 
 /// Floats as they are.
 pub(crate) const FLOAT_RAW: u8 = 0x20;

@@ -84,7 +84,13 @@ fn noise(i: u64) -> u64 {
 
 fn walk(rows: u64, step: u64) -> Vec<u64> {
     let mut level = 1u64 << 62;
-    (0..rows).map(|i| { level += noise(i) % step; level -= step / 2; level }).collect()
+    (0..rows)
+        .map(|i| {
+            level += noise(i) % step;
+            level -= step / 2;
+            level
+        })
+        .collect()
 }
 
 /// Columns of every shape that a codec was written for, with some rows each.
@@ -111,7 +117,9 @@ fn shapes(rows: u64) -> Vec<Column> {
         doubles((0..rows).map(|i| f64::from_bits(noise(i)))),
         doubles((0..rows).map(|i| if i % 9 == 0 { f64::NAN } else { i as f64 * -0.25 })),
         doubles((0..rows).map(|i| i as f64 * 1e20)),
-        doubles((0..rows).map(|i| [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::MIN_POSITIVE, 5e-324][i as usize % 6])),
+        doubles(
+            (0..rows).map(|i| [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::MIN_POSITIVE, 5e-324][i as usize % 6]),
+        ),
         singles(walk(rows, 200).into_iter().map(|v| (v % (1 << 20)) as f32 / 10.0)),
         singles((0..rows).map(|i| f32::from_bits(noise(i) as u32))),
         singles((0..rows).map(|i| (i as f32).sin())),
@@ -236,7 +244,9 @@ fn any_double() -> impl Strategy<Value = u64> {
 }
 
 /// A few values, repeated and mixed with fresh ones, so that runs and dictionaries appear.
-fn lane<T: Clone + std::fmt::Debug + 'static>(value: impl Strategy<Value = T> + Clone + 'static) -> impl Strategy<Value = Vec<T>> {
+fn lane<T: Clone + std::fmt::Debug + 'static>(
+    value: impl Strategy<Value = T> + Clone + 'static,
+) -> impl Strategy<Value = Vec<T>> {
     let run = (value, prop_oneof![Just(1usize), 1..40usize]).prop_map(|(value, len)| vec![value; len]);
     prop::collection::vec(run, 0..60).prop_map(|runs| runs.concat())
 }

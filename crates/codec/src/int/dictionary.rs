@@ -42,7 +42,7 @@ fn number(values: &[u64]) -> Option<(Vec<u64>, Vec<u64>)> {
     Some((entries, ids))
 }
 
-fn sort(entries: &mut Vec<u64>, ids: &mut [u64]) {
+fn sort(entries: &mut [u64], ids: &mut [u64]) {
     let mut order: Vec<usize> = (0..entries.len()).collect();
     order.sort_unstable_by_key(|&i| entries[i]);
     let mut place = vec![0; order.len()];

@@ -162,33 +162,48 @@ fn middle_of_best(keys: &[u64]) -> u64 {
     let (Some(&first), Some(&last)) = (keys.first(), keys.last()) else { return 0 };
     let widest = bit_length(last - first);
     let count = keys.len() as u32;
-    let mut best = ((first, last), count * widest);
+    let mut best = (widest, count * widest);
     for width in (0..widest).rev() {
-        let (from, to) = fullest_frame(keys, width);
-        let outside = count - (to - from) as u32;
-        let bits = count * width + outside * (PATCH_BITS + widest);
+        let inside = frames(keys, width).map(|(from, to)| to - from).max().unwrap_or(0) as u32;
+        let bits = count * width + (count - inside) * (PATCH_BITS + widest);
         if bits < best.1 {
-            best = ((keys[from], keys[to - 1]), bits);
+            best = (width, bits);
         }
-        if outside * 2 > count {
+        if inside * 2 < count {
             break;
         }
     }
-    middle(best.0.0, best.0.1)
+    middle_of_frame(keys, best.0)
 }
 
-/// The range of sorted keys with the most keys that lie within 2^width of each other.
-fn fullest_frame(keys: &[u64], width: u32) -> (usize, usize) {
-    let (mut best, mut from) = ((0, 1), 0);
-    for to in 1..=keys.len() {
-        while keys[to - 1] - keys[from] > mask(width) {
-            from += 1;
-        }
-        if to - from > best.1 - best.0 {
-            best = (from, to);
+/// The middle of the fullest frame, or rather of those around it that are nearly as full: a sample is but a sample.
+fn middle_of_frame(keys: &[u64], width: u32) -> u64 {
+    let fullest = frames(keys, width).map(|(from, to)| to - from).max().unwrap_or(0);
+    let nearly = |&(from, to): &(usize, usize)| to - from + 1 + keys.len() / 64 >= fullest;
+    let best = frames(keys, width).position(|(from, to)| to - from == fullest).unwrap_or(0);
+    let mut run = (0, 0);
+    for (i, frame) in frames(keys, width).enumerate() {
+        match nearly(&frame) {
+            true => run.1 = i + 1,
+            false if i < best => run = (i + 1, i + 1),
+            false => break,
         }
     }
-    best
+    let middle_of = |(from, to): (usize, usize)| middle(keys[from], keys[to - 1]);
+    let mut near = frames(keys, width).skip(run.0).take(run.1 - run.0).map(middle_of);
+    let low = near.next().unwrap_or(0);
+    middle(low, near.last().unwrap_or(low))
+}
+
+/// For each sorted key the range of keys that a frame of 2^width from there on holds.
+fn frames(keys: &[u64], width: u32) -> impl Iterator<Item = (usize, usize)> {
+    let mut to = 0;
+    keys.iter().enumerate().map(move |(from, &low)| {
+        while keys.get(to).is_some_and(|key| key - low <= mask(width)) {
+            to += 1;
+        }
+        (from, to)
+    })
 }
 
 /// The pivot and the width of each group.
@@ -200,11 +215,12 @@ struct Frames {
 impl Frames {
     fn read(reader: &mut Reader, groups: usize, depth: u8) -> Result<Self, DecodeError> {
         let frames = match reader.byte()? {
-            PIVOTS => Frames { pivots: decode_side(reader, groups, depth)?, widths: decode_side(reader, groups, depth)? },
-            WIDTHS => Frames {
-                pivots: vec![unzigzag(reader.varint()?); groups],
-                widths: decode_side(reader, groups, depth)?,
-            },
+            PIVOTS => {
+                Frames { pivots: decode_side(reader, groups, depth)?, widths: decode_side(reader, groups, depth)? }
+            }
+            WIDTHS => {
+                Frames { pivots: vec![unzigzag(reader.varint()?); groups], widths: decode_side(reader, groups, depth)? }
+            }
             width => Frames { pivots: vec![unzigzag(reader.varint()?); groups], widths: vec![width.into(); groups] },
         };
         if frames.widths.iter().any(|&width| width > 64) {

@@ -58,9 +58,9 @@ impl Sample {
             match order {
                 0 => residuals.values.extend_from_slice(rows),
                 1 => residuals.values.extend(rows.windows(2).map(|v| v[1].wrapping_sub(v[0]))),
-                _ => residuals.values.extend(rows.windows(3).map(|v| {
-                    v[2].wrapping_sub(v[1]).wrapping_sub(v[1].wrapping_sub(v[0]))
-                })),
+                _ => residuals
+                    .values
+                    .extend(rows.windows(3).map(|v| v[2].wrapping_sub(v[1]).wrapping_sub(v[1].wrapping_sub(v[0])))),
             }
             residuals.windows.push(start..residuals.values.len());
         }
@@ -205,7 +205,9 @@ pub(crate) fn bits_at_width(lengths: &[u32; 65], width: u32) -> u32 {
 /// In which order the rows of a window come does not matter: the bits are those of any order.
 fn adaptive_bits(windows: &[[u32; 65]]) -> f64 {
     let mut common = [0f64; 65];
-    windows.iter().for_each(|lengths| common.iter_mut().zip(lengths).for_each(|(sum, &count)| *sum += f64::from(count)));
+    windows
+        .iter()
+        .for_each(|lengths| common.iter_mut().zip(lengths).for_each(|(sum, &count)| *sum += f64::from(count)));
     let scale = PRIOR / common.iter().sum::<f64>();
     let mut bits = 0.0;
     for lengths in windows {
@@ -262,7 +264,7 @@ fn dictionary_bits(sample: &Sample, values: &[u64], effort: Effort) -> f64 {
     let range = sampled.last().zip(sampled.first()).map_or(0, |(last, first)| last - first);
     sampled.dedup();
     let seen = sampled.len() as f64;
-    if seen > 0.9 * rows {
+    if seen > 0.95 * rows {
         return f64::INFINITY;
     }
     // As many as would show so many repetitions if all were as frequent.

@@ -8,7 +8,7 @@ use super::bins::BINS;
 use super::contexts::GROUP;
 use super::table::{Decoder, MAX_LOG, Table};
 use crate::DecodeError;
-use crate::bits::{BitWriter, field, load64, mask};
+use crate::bits::{BitWriter, field, load64};
 use crate::reader::{Reader, write_varint};
 
 const STATES: usize = 4;
@@ -55,13 +55,17 @@ fn put(state: &mut u32, table: &Table, bin: u8, words: &mut [u16]) -> bool {
     }
     let state_before = *state >> (16 * u32::from(full));
     // The state is below `count << (32 - log)`: the product stays within 64 bits, and the quotient is exact.
-    let quotient = (u64::from(state_before) * table.reciprocals[usize::from(bin)] >> (32 + table.log)) as u32;
-    *state = (quotient << table.log) + state_before - quotient * slots.count + slots.first;
+    let quotient = ((u64::from(state_before) * table.reciprocals[usize::from(bin)]) >> (32 + table.log)) as u32;
+    *state = (quotient << table.log) + (state_before - quotient * slots.count) + slots.first;
     full
 }
 
 /// Fills `out` from all of `bytes`.
-pub(crate) fn decode<'a>(bytes: &[u8], out: &mut [u64], table_of: impl Fn(usize) -> &'a Decoder) -> Result<(), DecodeError> {
+pub(crate) fn decode<'a>(
+    bytes: &[u8],
+    out: &mut [u64],
+    table_of: impl Fn(usize) -> &'a Decoder,
+) -> Result<(), DecodeError> {
     let mut reader = Reader::new(bytes);
     let mut states = [0; STATES];
     for state in &mut states {
@@ -97,49 +101,62 @@ struct Words<'a> {
     at: usize,
 }
 
-impl Words<'_> {
-    /// The next word; zero behind the end.
-    #[inline]
-    fn peek(&self) -> u32 {
-        match self.bytes.get(self.at..self.at + 2) {
-            Some(word) => u32::from(word[0]) | u32::from(word[1]) << 8,
-            None => 0,
-        }
+fn take_bins(states: &mut [u32; STATES], words: &mut Words, table: &Decoder, bins: &mut [u8]) {
+    match table.log {
+        9 => take_bins_of::<9>(states, words, table, bins),
+        10 => take_bins_of::<10>(states, words, table, bins),
+        11 => take_bins_of::<11>(states, words, table, bins),
+        12 => take_bins_of::<12>(states, words, table, bins),
+        13 => take_bins_of::<13>(states, words, table, bins),
+        _ => take_bins_of::<MAX_LOG>(states, words, table, bins),
     }
 }
 
-fn take_bins(states: &mut [u32; STATES], words: &mut Words, table: &Decoder, bins: &mut [u8]) {
-    let mut local = *states;
+#[inline(never)]
+fn take_bins_of<const LOG: u32>(states: &mut [u32; STATES], words: &mut Words, table: &Decoder, bins: &mut [u8]) {
+    let (bin_of, slots) = (&*table.bin_of, &*table.slots);
+    let (mut local, mut at) = (*states, words.at);
     let mut chunks = bins.chunks_exact_mut(STATES);
     for chunk in &mut chunks {
+        // Each state takes a word at most: one load holds those of all four.
+        let mut window = load64(words.bytes, at);
         for (bin, state) in chunk.iter_mut().zip(&mut local) {
-            *bin = take(state, words, table);
+            *bin = take::<LOG>(state, &mut window, &mut at, bin_of, slots);
         }
     }
     for (bin, state) in chunks.into_remainder().iter_mut().zip(&mut local) {
-        *bin = take(state, words, table);
+        let mut window = load64(words.bytes, at);
+        *bin = take::<LOG>(state, &mut window, &mut at, bin_of, slots);
     }
-    *states = local;
+    (*states, words.at) = (local, at);
 }
 
 #[inline(always)]
-fn take(state: &mut u32, words: &mut Words, table: &Decoder) -> u8 {
-    const SLOT: usize = (1 << MAX_LOG) - 1;
-    let slot = *state & ((1 << table.log) - 1);
-    let bin = table.bin_of[slot as usize & SLOT];
-    let slots = table.slots[usize::from(bin)];
-    let next = (slots & 0xffff).wrapping_mul(*state >> table.log).wrapping_add(slot).wrapping_sub(slots >> 16);
-    let low = next < LOWEST;
-    *state = if low { next << 16 | words.peek() } else { next };
-    words.at += 2 * usize::from(low);
+fn take<const LOG: u32>(
+    state: &mut u32,
+    window: &mut u64,
+    at: &mut usize,
+    bin_of: &[u8; 1 << MAX_LOG],
+    slots: &[u32; BINS],
+) -> u8 {
+    let slot = *state & ((1 << LOG) - 1);
+    let bin = bin_of[slot as usize];
+    let slots = slots[usize::from(bin)];
+    let next = (slots & 0xffff).wrapping_mul(*state >> LOG).wrapping_add(slot).wrapping_sub(slots >> 16);
+    // Whether a word is due is anyone's guess: both ways are computed, and there is no branch.
+    let due = u32::from(next < LOWEST);
+    *state = next << (16 * due) | (*window as u32 & 0xffff & due.wrapping_neg());
+    *window >>= 16 * due;
+    *at += 2 * due as usize;
     bin
 }
 
 /// Fills `out` with the lower ends of the bins plus offsets from bit `bit` on; returns the bit behind them.
+#[inline(never)]
 fn add_offsets(bins: &[u8], table: &Decoder, offsets: &[u8], mut bit: usize, out: &mut [u64]) -> usize {
     for (value, &bin) in out.iter_mut().zip(bins) {
         let width = u32::from(table.widths[usize::from(bin)]);
-        let offset = load64(offsets, bit / 8) >> (bit % 8) & mask(width);
+        let offset = load64(offsets, bit / 8) >> (bit % 8) & !(u64::MAX << (width % 64));
         *value = table.lowers[usize::from(bin)].wrapping_add(offset);
         bit += width as usize;
     }

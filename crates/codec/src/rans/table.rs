@@ -181,7 +181,7 @@ impl Decoder {
             self.lowers[i] = lower.wrapping_add(base);
             self.widths[i] = width as u8;
             self.max_width = self.max_width.max(width as u32);
-            end = lower.checked_add(1 << width).unwrap_or(u64::MAX);
+            end = lower.saturating_add(1 << width);
         }
         Ok(quarters)
     }
