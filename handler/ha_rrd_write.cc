@@ -52,7 +52,10 @@ int ha_rrd::end_bulk_insert()
     return 0;
   m_is_bulk= false;
   int status= rrd_bulk_end(store(), session(), &m_error);
-  return status == RRD_DUPLICATE ? duplicate(status, table->record[0], true) : result(status);
+  const int failed= status == RRD_DUPLICATE ? duplicate(status, table->record[0], true) : result(status);
+  /* LOAD DATA and ALTER TABLE look for the error there. */
+  my_errno= failed;
+  return failed;
 }
 
 /* Remembers which key it was, where the row in the way is, and shows the refused row to the server. */
@@ -86,8 +89,28 @@ int ha_rrd::write_row(const uchar *record)
   return result(status);
 }
 
+/*
+  With HA_PARTIAL_COLUMN_READ the server leaves it to us to see that nothing changes. Its own comparison,
+  compare_record(), looks at the bytes of NULLs too, which mean nothing.
+*/
+static bool is_changed(const TABLE *table)
+{
+  const my_ptrdiff_t old_record= table->record[1] - table->record[0];
+  for (Field **field= table->field; *field; field++)
+  {
+    if (!(*field)->stored_in_db() || !bitmap_is_set(table->write_set, (*field)->field_index))
+      continue;
+    const bool is_null= (*field)->is_real_null();
+    if (is_null != (*field)->is_real_null(old_record) || (!is_null && (*field)->cmp_binary_offset(old_record)))
+      return true;
+  }
+  return false;
+}
+
 int ha_rrd::update_row(const uchar *old_record, const uchar *new_record)
 {
+  if (!is_changed(table))
+    return HA_ERR_RECORD_IS_THE_SAME;
   int status= rrd_row_update(store(), session(), old_record, new_record, &m_error);
   if (status == RRD_DUPLICATE)
     return duplicate(status, const_cast<uchar *>(new_record), false);

@@ -38,6 +38,8 @@ pub struct TableHandle {
     is_locking: bool,
     scratch: Scratch,
     scan: Option<Scan>,
+    /// The scan before it: the server still looks at the blobs of its last row, up to the end of the statement.
+    ended_scan: Option<Scan>,
     probe: Option<Cursor>,
     /// Columns of the row read last by key; records' blob pointers may lead here.
     probe_columns: Vec<Arc<Column>>,
@@ -63,6 +65,7 @@ impl TableHandle {
             is_locking: false,
             scratch: Scratch::default(),
             scan: None,
+            ended_scan: None,
             probe: None,
             probe_columns: Vec::new(),
             row: Vec::new(),
@@ -101,6 +104,7 @@ impl TableHandle {
     /// Lets go of everything that a statement held.
     pub fn reset(&mut self) {
         self.scan = None;
+        self.ended_scan = None;
         self.probe = None;
         self.probe_columns.clear();
         self.current = Current::Nothing;
@@ -238,7 +242,7 @@ impl TableHandle {
 
     /// Ends it.
     pub fn close_scan(&mut self) {
-        self.scan = None;
+        self.ended_scan = self.scan.take();
         self.current = Current::Nothing;
     }
 
