@@ -3,13 +3,21 @@
 
   The store asks for weights one level at a time, without padding, and does the padding itself
   (crates/ffi/src/weights.rs), so all that is told here is what a space weighs on each level and whether
-  trailing spaces count. Two old Czech collations mix their levels and mark ends by themselves: their weights
-  are taken whole, of the text without trailing spaces, which is how they compare.
+  trailing spaces count. Keys must be equal exactly when the server's comparison says so, and in a few old
+  collations that is not what its own weights (made for sorting only) say; these are mended here:
+  - two Czech collations mix their levels and mark ends by themselves: their weights are taken whole, of the
+    text without trailing spaces, which is how they compare;
+  - Big5 sorts by strokes but compares by code;
+  - Thai without padding compares only up to a zero byte.
 */
 #include "collation.h"
 
-static const uint latin2_czech_cs= 2;
-static const uint cp1250_czech_cs= 34;
+static bool is_czech(CHARSET_INFO *order) { return order->number == 2 || order->number == 34; }
+
+static bool is_big5(CHARSET_INFO *order) { return order->number == 1 || order->number == 1025; }
+
+static bool is_thai_without_padding(CHARSET_INFO *order) { return order->number == 1042; }
+
 static const uint8_t all_levels= 255;
 
 static_assert(sizeof(RrdCollation) == 72, "RrdCollation differs from the store's");
@@ -22,12 +30,36 @@ static uint level_count(CHARSET_INFO *order)
   return MY_MAX(count, 1);
 }
 
+/* The code of a character of two bytes, the sort order of one. */
+static size_t big5_weights(CHARSET_INFO *order, const uchar *text, size_t length, uchar *out, size_t capacity)
+{
+  size_t used= 0;
+  const uchar *end= text + length;
+  while (text < end && used + 2 <= capacity)
+  {
+    const bool is_double= text[0] >= 0xA1 && text + 1 < end;
+    out[used++]= is_double ? text[0] : order->sort_order[text[0]];
+    if (is_double)
+      out[used++]= text[1];
+    text+= is_double ? 2 : 1;
+  }
+  return used;
+}
+
 static size_t weights_of(CHARSET_INFO *order, uint level, const uchar *text, size_t length, uchar *out,
                          size_t capacity)
 {
+  if (is_big5(order))
+    return big5_weights(order, text, length, out, capacity);
+  if (level == all_levels)
+    length= order->lengthsp(reinterpret_cast<const char *>(text), length);
   const bool pick= level != all_levels && level_count(order) > 1;
   const uint flags= pick ? MY_STRXFRM_LEVEL1 << level : 0;
-  return order->coll->strnxfrm(order, out, capacity, (uint) capacity, text, length, flags);
+  size_t used= order->coll->strnxfrm(order, out, capacity, (uint) capacity, text, length, flags);
+  if (is_thai_without_padding(order))
+    if (const void *zero= memchr(out, 0, used))
+      used= static_cast<const uchar *>(zero) - out;
+  return used;
 }
 
 static size_t callback(const void *handle, uint32_t level, const uint8_t *text, size_t length,
@@ -44,7 +76,7 @@ static size_t callback(const void *handle, uint32_t level, const uint8_t *text, 
 
 static void describe_levels(CHARSET_INFO *order, RrdCollation *out)
 {
-  if (order->number == latin2_czech_cs || order->number == cp1250_czech_cs)
+  if (is_czech(order))
   {
     out->levels= all_levels;
     return;

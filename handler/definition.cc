@@ -122,7 +122,9 @@ void Rrd_definition::add_field(const TABLE *table, const Field *field)
   raw.time_kind= layout.time;
   raw.fraction_digits= layout.time != RRD_TIME_INTEGER ? (uint8_t) MY_MIN(field->decimals(), 6U) : 0;
   raw.is_auto_increment= field == table->found_next_number_field;
-  raw.collation= rrd_collation(field->charset(), field->sort_charset());
+  /* Numbers have a character set too, for their digits; it says nothing about their bytes. */
+  const bool is_text= layout.kind >= RRD_KIND_FIXED_TEXT;
+  raw.collation= rrd_collation(field->charset(), is_text ? field->sort_charset() : &my_charset_bin);
   m_fields.push_back(raw);
   m_field_options.push_back(rrd_options_of(field));
 }
@@ -139,8 +141,8 @@ void Rrd_definition::add_key(const TABLE *table)
       if (m_fields[f].number == part->field->field_index)
         raw.field= (uint32_t) f;
     raw.length= part->length;
-    if (part->key_part_flag & HA_PART_KEY_SEG)
-      raw.prefix_chars= part->length / part->field->charset()->mbmaxlen;
+    raw.max_chars= part->length / part->field->charset()->mbmaxlen;
+    raw.is_prefix= (part->key_part_flag & HA_PART_KEY_SEG) != 0;
     raw.has_null_byte= part->null_bit != 0;
     raw.is_variable= (part->key_part_flag & (HA_BLOB_PART | HA_VAR_LENGTH_PART)) != 0;
     raw.is_descending= (part->key_part_flag & HA_REVERSE_SORT) != 0;

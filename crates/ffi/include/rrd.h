@@ -129,8 +129,8 @@ typedef uint8_t RrdKind;
 // What a field may serve as when a time column is looked for.
 typedef uint8_t RrdTimeKind;
 
-// Writes the weights of a text on one level, or on all (`level` = 255), to `out`; returns their bytes.
-// `max_chars` 0 means all of the text. What does not fit is cut off.
+// Writes the weights of a text on one level, or on all (`level` = 255; trailing spaces are cut before), to `out`;
+// returns their bytes. `max_chars` 0 means all of the text. What does not fit is cut off.
 typedef size_t (*RrdWeightsFn)(const void *collation,
                                uint32_t level,
                                const uint8_t *text,
@@ -155,7 +155,7 @@ typedef struct RrdCollation {
   RrdWeightsFn weights;
   // Spaces at the end do not count.
   uint8_t pad_space;
-  // Levels, or 255 when the weights of all levels come at once and trailing spaces are to be cut before.
+  // Levels, or 255 when the weights of all levels come at once.
   uint8_t levels;
   // Bytes of the pad character (1 to 4).
   uint8_t pad_length;
@@ -217,16 +217,16 @@ typedef struct RrdKeyPart {
   uint32_t field;
   // Bytes of the value in a key image, without null byte and length.
   uint32_t length;
-  // Characters (bytes of binary strings) that count; 0 for the whole value.
-  uint32_t prefix_chars;
+  // Characters (bytes of binary strings) at most.
+  uint32_t max_chars;
   // Whether a null byte comes first in a key image.
   uint8_t has_null_byte;
   // Whether a 2-byte length precedes the value in a key image.
   uint8_t is_variable;
   // Whether greater values come first.
   uint8_t is_descending;
-  // Keeps the layout the same everywhere.
-  uint8_t reserved;
+  // Whether the value may have more characters than count.
+  uint8_t is_prefix;
 } RrdKeyPart;
 
 // What the server knows of a table.

@@ -123,8 +123,8 @@ pub struct RrdWeight {
     pub bytes: [u8; 7],
 }
 
-/// Writes the weights of a text on one level, or on all (`level` = 255), to `out`; returns their bytes.
-/// `max_chars` 0 means all of the text. What does not fit is cut off.
+/// Writes the weights of a text on one level, or on all (`level` = 255; trailing spaces are cut before), to `out`;
+/// returns their bytes. `max_chars` 0 means all of the text. What does not fit is cut off.
 pub type RrdWeightsFn = Option<
     unsafe extern "C" fn(
         collation: *const c_void,
@@ -147,7 +147,7 @@ pub struct RrdCollation {
     pub weights: RrdWeightsFn,
     /// Spaces at the end do not count.
     pub pad_space: u8,
-    /// Levels, or 255 when the weights of all levels come at once and trailing spaces are to be cut before.
+    /// Levels, or 255 when the weights of all levels come at once.
     pub levels: u8,
     /// Bytes of the pad character (1 to 4).
     pub pad_length: u8,
@@ -205,16 +205,16 @@ pub struct RrdKeyPart {
     pub field: u32,
     /// Bytes of the value in a key image, without null byte and length.
     pub length: u32,
-    /// Characters (bytes of binary strings) that count; 0 for the whole value.
-    pub prefix_chars: u32,
+    /// Characters (bytes of binary strings) at most.
+    pub max_chars: u32,
     /// Whether a null byte comes first in a key image.
     pub has_null_byte: u8,
     /// Whether a 2-byte length precedes the value in a key image.
     pub is_variable: u8,
     /// Whether greater values come first.
     pub is_descending: u8,
-    /// Keeps the layout the same everywhere.
-    pub reserved: u8,
+    /// Whether the value may have more characters than count.
+    pub is_prefix: u8,
 }
 
 /// What the server knows of a table.

@@ -23,9 +23,9 @@ pub enum Order {
     Text {
         /// The collation.
         collation: RrdCollation,
-        /// Characters that count, or 0.
+        /// Characters that count, or 0 for all.
         max_chars: u32,
-        /// CHAR: trailing spaces never count.
+        /// CHAR: the text goes on with spaces up to `max_chars`.
         is_padded: bool,
     },
     /// By the value of a float.
@@ -53,8 +53,7 @@ pub struct KeyPart {
 /// Buffers that are used again and again.
 #[derive(Default)]
 pub struct Scratch {
-    /// Weights as the collation gives them.
-    raw: Vec<u8>,
+    weights: weights::Scratch,
     /// A finished sort key of one part.
     part: Vec<u8>,
     /// Its complement.
@@ -65,7 +64,8 @@ impl KeyPart {
     /// The part `part` over `field`.
     pub fn new(field: &RrdField, part: &RrdKeyPart) -> Outcome<KeyPart> {
         let codec = Codec::of(field)?;
-        let is_prefix = part.prefix_chars != 0;
+        let is_prefix = part.is_prefix != 0;
+        let is_padded = matches!(codec, Codec::Fixed { .. });
         let order = match codec {
             Codec::Float | Codec::Double => Order::Float,
             Codec::Fixed { .. } | Codec::Var { .. } | Codec::Blob { .. }
@@ -73,8 +73,8 @@ impl KeyPart {
             {
                 Order::Text {
                     collation: field.collation,
-                    max_chars: part.prefix_chars,
-                    is_padded: matches!(codec, Codec::Fixed { .. }),
+                    max_chars: if is_prefix || is_padded { part.max_chars } else { 0 },
+                    is_padded,
                 }
             }
             _ => Order::Lane,
@@ -111,13 +111,13 @@ impl KeyPart {
 
     /// The value of its part of sort keys.
     pub fn key_value<'a>(&self, value: Value<'a>, scratch: &'a mut Scratch) -> Value<'a> {
-        let Scratch { raw, part, complement } = scratch;
+        let Scratch { weights, part, complement } = scratch;
         let value = match (self.order, value) {
             (Order::Float, Value::F32(bits)) => Value::Int(u64::from(ordered_f32(bits))),
             (Order::Float, Value::F64(bits)) => Value::Int(ordered_f64(bits)),
             (Order::Text { collation, max_chars, is_padded }, Value::Bytes(text)) => {
                 part.clear();
-                weights::push_sort_key(&collation, text, max_chars, is_padded, raw, part);
+                weights::push_sort_key(&collation, text, max_chars, is_padded, weights, part);
                 Value::Bytes(part)
             }
             (_, value) => value,

@@ -5,8 +5,9 @@
 //! by a tab sorts before 'a'. So a run of spaces is written as the weight of a space, a byte that says whether what
 //! follows the run is less than a space (1), nothing but spaces (2) or greater (3), and for 1 and 3 the length of
 //! the run, complemented for 3: the longer run is the greater text before a 1 and the lesser before a 3. Each level
-//! ends with "nothing but spaces". Where trailing spaces count, weights are taken as they are and a level that is
-//! not the last ends with two zero bytes, which are less than any weight.
+//! ends with "nothing but spaces". Where trailing spaces count (NO PAD), the end of a text is less than any weight;
+//! runs are written as well, since CHAR(n) then compares with all its n characters. Only the first level is without
+//! padding; if others follow, it ends with two zero bytes, which are less than any weight.
 
 use crate::abi::{RRD_MAX_LEVELS, RrdCollation, RrdWeight};
 
@@ -20,14 +21,23 @@ pub const ALL_LEVELS: u8 = 255;
 /// Weights of a text: at most this many bytes for one byte of text, in any collation.
 const MAX_WEIGHT_BYTES: usize = 20;
 
-/// Appends the sort key of `text`. `max_chars` is 0 or the characters that count; `is_padded` is true for CHAR,
-/// whose trailing spaces never count.
+/// Buffers that are used again and again.
+#[derive(Default)]
+pub struct Scratch {
+    /// Weights as the collation gives them.
+    raw: Vec<u8>,
+    /// A text with its padding.
+    padded: Vec<u8>,
+}
+
+/// Appends the sort key of `text`. `max_chars` is 0 or the characters that count; `is_padded` is true for CHAR:
+/// the text comes without trailing spaces, but goes on with them up to `max_chars`.
 pub fn push_sort_key(
     collation: &RrdCollation,
     text: &[u8],
     max_chars: u32,
     is_padded: bool,
-    raw: &mut Vec<u8>,
+    scratch: &mut Scratch,
     out: &mut Vec<u8>,
 ) {
     if collation.handle.is_null() {
@@ -35,21 +45,30 @@ pub fn push_sort_key(
         out.extend_from_slice(&text[..limit]);
         return;
     }
-    let pads = is_padded || collation.pad_space != 0;
+    let Scratch { raw, padded } = scratch;
     if collation.levels == ALL_LEVELS {
-        let trimmed = if pads { trim(text, pad(collation)) } else { text };
-        weights(collation, u32::from(ALL_LEVELS), trimmed, max_chars, raw);
+        weights(collation, u32::from(ALL_LEVELS), text, max_chars, raw);
         out.extend_from_slice(raw);
         return;
     }
+    let pads = collation.pad_space != 0;
+    let text = if is_padded && !pads { with_padding(text, collation, max_chars, padded) } else { text };
     let levels = usize::from(collation.levels).min(RRD_MAX_LEVELS);
     for (level, space) in collation.space[..levels].iter().enumerate() {
         weights(collation, level as u32, text, max_chars, raw);
-        match pads && space.length > 0 {
-            true => push_padded(raw, space_bytes(space), out),
-            false => push_ended(raw, level + 1 == levels, out),
+        push_level(raw, space_bytes(space), pads || level > 0, out);
+        if !pads && level == 0 && levels > 1 {
+            out.extend_from_slice(&[0, 0]);
         }
     }
+}
+
+/// The text with more than enough spaces behind it.
+fn with_padding<'a>(text: &[u8], collation: &RrdCollation, chars: u32, padded: &'a mut Vec<u8>) -> &'a [u8] {
+    padded.clear();
+    padded.extend_from_slice(text);
+    (0..chars).for_each(|_| padded.extend_from_slice(pad(collation)));
+    padded
 }
 
 /// The pad character of a collation.
@@ -90,45 +109,47 @@ fn weights(collation: &RrdCollation, level: u32, text: &[u8], max_chars: u32, ra
     }
 }
 
-fn push_ended(raw: &[u8], is_last: bool, out: &mut Vec<u8>) {
-    out.extend_from_slice(raw);
-    if !is_last {
-        out.extend_from_slice(&[0, 0]);
+/// Appends the weights of one level with its runs of spaces told apart; `pads` for PAD SPACE.
+fn push_level(raw: &[u8], space: &[u8], pads: bool, out: &mut Vec<u8>) {
+    if space.is_empty() {
+        out.extend_from_slice(raw);
+        return;
     }
-}
-
-fn push_padded(raw: &[u8], space: &[u8], out: &mut Vec<u8>) {
-    let mut units = trim(raw, space).chunks(space.len());
+    let raw = if pads { trim(raw, space) } else { raw };
+    let mut units = raw.chunks(space.len());
     while let Some(unit) = units.next() {
-        if unit != space {
-            out.extend_from_slice(unit);
-            continue;
-        }
-        let (length, next) = rest_of_run(&mut units, space);
-        out.extend_from_slice(space);
-        if next < space {
-            out.push(LESS_FOLLOWS);
-            out.extend_from_slice(&length.to_be_bytes());
+        if unit == space {
+            push_run(&mut units, space, out);
         } else {
-            out.push(GREATER_FOLLOWS);
-            out.extend_from_slice(&(u16::MAX - length).to_be_bytes());
+            out.extend_from_slice(unit);
         }
-        out.extend_from_slice(next);
     }
-    out.extend_from_slice(space);
-    out.push(ONLY_SPACES);
+    if pads {
+        out.extend_from_slice(space);
+        out.push(ONLY_SPACES);
+    }
 }
 
-/// Length of a run whose first space was just read, and the unit behind it (there is one: trailing spaces are cut).
-fn rest_of_run<'a>(units: &mut std::slice::Chunks<'a, u8>, space: &[u8]) -> (u16, &'a [u8]) {
+/// Appends a run whose first space was just read, and the unit behind it; the end of the text is less than a space.
+fn push_run(units: &mut std::slice::Chunks<'_, u8>, space: &[u8], out: &mut Vec<u8>) {
     let mut length: u16 = 1;
+    let mut next: &[u8] = &[];
     for unit in units {
         if unit != space {
-            return (length, unit);
+            next = unit;
+            break;
         }
         length = length.saturating_add(1);
     }
-    (length, &[])
+    out.extend_from_slice(space);
+    if next < space {
+        out.push(LESS_FOLLOWS);
+        out.extend_from_slice(&length.to_be_bytes());
+    } else {
+        out.push(GREATER_FOLLOWS);
+        out.extend_from_slice(&(u16::MAX - length).to_be_bytes());
+    }
+    out.extend_from_slice(next);
 }
 
 #[cfg(test)]
@@ -148,7 +169,7 @@ mod tests {
 
     fn key(raw: &[u8], space: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        push_padded(raw, space, &mut out);
+        push_level(raw, space, true, &mut out);
         out
     }
 
@@ -168,6 +189,21 @@ mod tests {
         ) {
             let (a, b) = (a.concat(), b.concat());
             prop_assert_eq!(key(&a, &[0, 32]).cmp(&key(&b, &[0, 32])), padded_order(&a, &b, &[0, 32]));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn without_padding_a_shorter_text_comes_first(
+            a in prop::collection::vec(prop_oneof![Just(9u8), Just(32), Just(32), Just(97)], 0..8),
+            b in prop::collection::vec(prop_oneof![Just(9u8), Just(32), Just(32), Just(97)], 0..8),
+        ) {
+            let unpadded = |raw: &[u8]| {
+                let mut out = Vec::new();
+                push_level(raw, b" ", false, &mut out);
+                out
+            };
+            prop_assert_eq!(unpadded(&a).cmp(&unpadded(&b)), a.cmp(&b));
         }
     }
 
