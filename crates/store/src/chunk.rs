@@ -62,6 +62,11 @@ impl ChunkMap {
         span
     }
 
+    /// Puts back a chunk that the log or the manifest names.
+    pub fn restore(&mut self, span: ChunkSpan) {
+        self.spans.insert(span.start, span);
+    }
+
     /// Forgets all chunks (TRUNCATE).
     pub fn clear(&mut self) {
         self.spans.clear();

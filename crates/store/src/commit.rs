@@ -12,7 +12,6 @@ use std::sync::atomic::Ordering;
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 
-use crate::config::FlushLog;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::live::LiveSegment;
@@ -20,6 +19,7 @@ use crate::log_record;
 use crate::manifest::edit::Edit;
 use crate::memtable::Key;
 use crate::own::{OnDuplicate, OwnWrite, OwnWrites};
+use crate::prepare::{Prepared, log_parts};
 use crate::row::RowLayout;
 use crate::segment::SegmentMeta;
 use crate::table::{Table, find_in_segment};
@@ -32,14 +32,17 @@ pub(crate) struct CommitQueue {
     pub next_seq: u64,
     /// Logged (or in the manifest's way) but not applied, in order.
     pub pending: VecDeque<Arc<Pending>>,
+    /// Waiting for their coordinator.
+    pub prepared: Vec<Arc<Prepared>>,
 }
 
 impl CommitQueue {
     /// What commits in the queue write to a table: keys of rows, and private segments.
     pub fn writes_to(&self, table: &Arc<Table>) -> Vec<(Vec<Vec<u8>>, Vec<Arc<LiveSegment>>)> {
-        let alive = self.pending.iter().filter(|p| *p.state.lock() != PendingState::Failed);
+        let alive = self.pending.iter().filter(|p| *p.state.lock() != PendingState::Failed).flat_map(|p| &p.tables);
         alive
-            .flat_map(|p| p.tables.iter().filter(|t| Arc::ptr_eq(&t.table, table)))
+            .chain(self.prepared.iter().flat_map(|p| &p.tables))
+            .filter(|t| Arc::ptr_eq(&t.table, table))
             .map(|t| {
                 let own = t.own.read();
                 let rows = own.map.iter().filter(|(_, w)| w.row.is_some()).map(|(key, _)| key.to_vec());
@@ -52,19 +55,29 @@ impl CommitQueue {
 /// A commit on its way from the log to the memtables.
 pub(crate) struct Pending {
     /// Last of its sequence numbers (one for each private segment, one for the rest).
-    seq: u64,
+    pub seq: u64,
     /// Where its log record starts; the log must be kept from here.
     pub start_lsn: Lsn,
-    tables: Vec<TableWrites>,
+    pub tables: Vec<TableWrites>,
+    /// Set for a prepared transaction: its first sequence number. Its segments are linked when it is applied.
+    links_from: Option<u64>,
     state: Mutex<PendingState>,
 }
 
-struct TableWrites {
-    table: Arc<Table>,
-    layout: Arc<RowLayout>,
-    own: Arc<RwLock<OwnWrites>>,
+/// A write set on its way.
+pub(crate) struct TableWrites {
+    pub table: Arc<Table>,
+    pub layout: Arc<RowLayout>,
+    pub own: Arc<RwLock<OwnWrites>>,
     /// The newest key of each series that private segments went to; `None` if that is not known.
-    newest: Option<HashMap<Key, Key>>,
+    pub newest: Option<HashMap<Key, Key>>,
+}
+
+impl TableWrites {
+    /// Another handle on the same writes.
+    pub fn share(&self) -> TableWrites {
+        TableWrites { table: self.table.clone(), layout: self.layout.clone(), own: self.own.clone(), newest: self.newest.clone() }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -89,6 +102,9 @@ impl Txn {
     }
 
     fn commit_writes(&mut self) -> Result<()> {
+        if let Some(xid) = self.prepared_xid() {
+            return self.engine.commit_prepared(&xid).map(|_| ());
+        }
         self.forget_undone();
         if !self.has_writes() {
             return Ok(());
@@ -105,7 +121,7 @@ impl Txn {
         }
     }
 
-    fn table_writes(&mut self) -> Vec<TableWrites> {
+    pub(crate) fn table_writes(&mut self) -> Vec<TableWrites> {
         let written = self.tables.iter_mut().filter(|t| !t.own.read().is_empty());
         written.map(|t| TableWrites { table: t.table.clone(), layout: t.layout.clone(), own: t.own.clone(), newest: t.take_newest() }).collect()
     }
@@ -115,26 +131,22 @@ impl Engine {
     /// Commits write sets through the log.
     fn commit_rows(&self, txn: &mut Txn) -> Result<()> {
         let tables = txn.table_writes();
-        let mut body = log_record::encode(&tables.iter().map(|t| (t.table.id, t.layout.clone(), t.own.clone())).collect::<Vec<_>>());
+        let mut body = log_record::encode(&log_parts(&tables));
         let (pending, lsn) = {
             let mut queue = self.commit_queue.lock();
             if self.check_inserts(&queue, txn)? {
                 // Rows that another transaction was faster to insert were taken out (INSERT IGNORE).
-                body = log_record::encode(&tables.iter().map(|t| (t.table.id, t.layout.clone(), t.own.clone())).collect::<Vec<_>>());
+                body = log_record::encode(&log_parts(&tables));
             }
             let seq = queue.next_seq;
             let start_lsn = self.wal.position();
             let lsn = self.wal.append_parts(&[&log_record::header(seq), &body])?;
             queue.next_seq += 1;
-            (self.enqueue(&mut queue, seq, start_lsn, tables), lsn)
+            (self.enqueue(&mut queue, seq, start_lsn, tables, None), lsn)
         };
         self.bytes_logged.fetch_add(body.len() as u64, Ordering::Relaxed);
         drop(body);
-        let durable = match self.flush_log() {
-            FlushLog::Sync => self.wal.sync(lsn),
-            FlushLog::Write => self.wal.write(lsn),
-            FlushLog::EverySecond => Ok(()),
-        };
+        let durable = self.make_durable(lsn);
         self.finish(&pending, durable)
     }
 
@@ -152,7 +164,7 @@ impl Engine {
             }
             edits.push(Edit::NextSeq { seq });
             queue.next_seq = seq;
-            self.enqueue(&mut queue, seq - 1, self.wal.position(), tables)
+            self.enqueue(&mut queue, seq - 1, self.wal.position(), tables, None)
         };
         let durable = self.commit_manifest(&edits);
         let committed: Vec<SegmentMeta> = edits
@@ -171,17 +183,17 @@ impl Engine {
         self.finish(&pending, durable)
     }
 
-    fn enqueue(&self, queue: &mut CommitQueue, seq: u64, start_lsn: Lsn, tables: Vec<TableWrites>) -> Arc<Pending> {
+    pub(crate) fn enqueue(&self, queue: &mut CommitQueue, seq: u64, start_lsn: Lsn, tables: Vec<TableWrites>, links_from: Option<u64>) -> Arc<Pending> {
         for t in &tables {
             t.table.last_commit_seq.store(seq, Ordering::Release);
         }
-        let pending = Arc::new(Pending { seq, start_lsn, tables, state: Mutex::new(PendingState::Waiting) });
+        let pending = Arc::new(Pending { seq, start_lsn, tables, links_from, state: Mutex::new(PendingState::Waiting) });
         queue.pending.push_back(pending.clone());
         pending
     }
 
     /// Applies (or drops) a commit in its turn; returns when that is done.
-    fn finish(&self, pending: &Arc<Pending>, durable: Result<()>) -> Result<()> {
+    pub(crate) fn finish(&self, pending: &Arc<Pending>, durable: Result<()>) -> Result<()> {
         let outcome = if durable.is_ok() { PendingState::Ready } else { PendingState::Failed };
         *pending.state.lock() = outcome;
         self.apply_ready();
@@ -224,6 +236,12 @@ impl Engine {
 
     fn apply(&self, pending: &Pending) {
         let oldest = self.oldest_snapshot();
+        if let Some(first) = pending.links_from
+            && let Err(error) = self.link_prepared(pending, first)
+        {
+            // The commit is in the log: the next start links the segments.
+            self.poison(&error.to_string());
+        }
         for t in &pending.tables {
             // Held throughout: whoever checks keys sees the rows either here or in the memtable.
             let mut own = t.own.write();
@@ -259,11 +277,11 @@ impl Engine {
 
     /// Checks that keys which were free when they were inserted are free still. True when rows were taken out
     /// of a write set because of it.
-    fn check_inserts(&self, queue: &CommitQueue, txn: &Txn) -> Result<bool> {
+    pub(crate) fn check_inserts(&self, queue: &CommitQueue, txn: &Txn) -> Result<bool> {
         let mut changed = false;
         for t in &txn.tables {
             let Some(check) = &t.check else { continue };
-            if t.table.last_commit_seq.load(Ordering::Acquire) <= check.seq() {
+            if t.table.last_commit_seq.load(Ordering::Acquire) <= check.seq() && queue.prepared.is_empty() {
                 continue;
             }
             let expected: Vec<(Key, OnDuplicate)> =
@@ -293,7 +311,7 @@ impl Engine {
 }
 
 /// Gives each private segment of a write set its sequence number.
-fn number_segments(own: &OwnWrites, seq: &mut u64) -> Vec<SegmentMeta> {
+pub(crate) fn number_segments(own: &OwnWrites, seq: &mut u64) -> Vec<SegmentMeta> {
     let mut metas = Vec::with_capacity(own.private.len());
     for private in &own.private {
         let mut meta = private.segment.meta().clone();
@@ -320,11 +338,9 @@ fn adopt_segments(engine: &Engine, pending: &Pending, committed: &[SegmentMeta])
 /// Whether a live row with `key` was committed after `since`, applied or not.
 pub(crate) fn committed_since(queue: &CommitQueue, table: &Arc<Table>, layout: &Arc<RowLayout>, key: &[u8], since: u64) -> Result<bool> {
     // Newest first. What is being applied is seen here or in the memtable: never missed, see `apply`.
-    for pending in queue.pending.iter().rev() {
-        if *pending.state.lock() == PendingState::Failed {
-            continue;
-        }
-        for t in pending.tables.iter().filter(|t| Arc::ptr_eq(&t.table, table)) {
+    let pending = queue.pending.iter().rev().filter(|p| *p.state.lock() != PendingState::Failed).map(|p| &p.tables);
+    for tables in queue.prepared.iter().map(|p| &p.tables).chain(pending) {
+        for t in tables.iter().filter(|t| Arc::ptr_eq(&t.table, table)) {
             let own = t.own.read();
             if let Some(write) = own.map.get(key) {
                 return Ok(write.row.is_some());

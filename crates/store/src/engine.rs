@@ -26,11 +26,12 @@ use crate::manifest::Manifest;
 use crate::manifest::edit::{Edit, TableId, TableState};
 use crate::memtable::Memtable;
 use crate::newest::Newest;
+use crate::prepare::Prepared;
 use crate::row::RowLayout;
 use crate::schema::Schema;
 use crate::segment::SegmentId;
 use crate::snapshot::{Snapshot, Snapshots};
-use crate::table::{AUTO_INCREMENT_PROPERTY, Table};
+use crate::table::{AUTO_INCREMENT_PROPERTY, TRUNCATED_PROPERTY, Table};
 use crate::txn::Txn;
 use crate::version::Version;
 use crate::wal::Wal;
@@ -97,6 +98,7 @@ pub(crate) struct Parts {
     pub next_seq: u64,
     pub next_table: u32,
     pub next_segment: u64,
+    pub prepared: Vec<Arc<Prepared>>,
 }
 
 /// Counters since the engine was opened, for status variables: (name, value).
@@ -114,7 +116,7 @@ impl Engine {
             wal: parts.wal,
             manifest: parts.manifest,
             tables: RwLock::new(parts.tables),
-            commit_queue: Mutex::new(CommitQueue { next_seq: parts.next_seq, pending: Default::default() }),
+            commit_queue: Mutex::new(CommitQueue { next_seq: parts.next_seq, pending: Default::default(), prepared: parts.prepared }),
             apply_turn: Mutex::new(()),
             applied_wait: Mutex::new(()),
             applied: Condvar::new(),
@@ -140,6 +142,7 @@ impl Engine {
             merges: AtomicU64::new(0),
             _lock: parts.lock,
         });
+        engine.lock_prepared_rows()?;
         crate::workers::start(&engine)?;
         engine.all_tables().iter().for_each(|t| engine.workers.ask_merge(t.id));
         Ok(engine)
@@ -229,7 +232,12 @@ impl Engine {
         let _turn = self.apply_turn.lock();
         let flushed_seq = self.visible_seq.load(Ordering::Acquire);
         let restart = 1u64.to_le_bytes().to_vec();
-        let mut edits: Vec<_> = emptied.iter().map(|t| Edit::Truncate { table: t.id, flushed_seq }).collect();
+        let mut edits = Vec::new();
+        for t in &emptied {
+            edits.push(Edit::Truncate { table: t.id, flushed_seq });
+            let value = flushed_seq.to_le_bytes().to_vec();
+            edits.push(Edit::SetProperty { table: t.id, name: TRUNCATED_PROPERTY.into(), value });
+        }
         edits.push(Edit::SetProperty { table: emptied[0].id, name: AUTO_INCREMENT_PROPERTY.into(), value: restart });
         self.commit_manifest(&edits)?;
         for table in &emptied {
@@ -409,6 +417,7 @@ impl Engine {
             ("cache_hits", cache.hits),
             ("cache_misses", cache.misses),
             ("open_snapshots", self.snapshots.len() as u64),
+            ("prepared_transactions", self.prepared_count()),
             ("row_locks", self.locks.len() as u64),
             ("tables", self.tables.read().by_id.len() as u64),
         ]

@@ -94,6 +94,7 @@ impl Engine {
             let _turn = self.apply_turn.lock();
             let queue = self.commit_queue.lock();
             let mut keep = queue.pending.front().map_or_else(|| self.wal.position(), |p| p.start_lsn);
+            keep = keep.min(Engine::prepared_start(&queue));
             for table in self.all_tables() {
                 for memtable in table.version().memtables() {
                     keep = keep.min(Lsn(memtable.first_lsn()));

@@ -28,6 +28,7 @@ mod memtable;
 mod merge;
 mod newest;
 mod own;
+mod prepare;
 mod recovery;
 pub mod row;
 pub mod schema;

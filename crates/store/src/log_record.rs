@@ -1,7 +1,9 @@
-//! The log record of a commit. Bytes are specified in `docs/format.md`, section "Commit records".
+//! The log records of commits. Bytes are specified in `docs/format.md`, section "Commit records".
 //!
 //! `[kind 1][seq u64]` then the body: `[tables u32]`, each `[table u32][schema version u32][writes u32]`, each write
-//! `[0 put | 1 delete][length u32][row bytes | sort key]`.
+//! `[0 put | 1 delete][length u32][row bytes | sort key]`. A prepared transaction has two records: `[kind 2]`, then XID,
+//! body and manifest edits of its segments, each behind its length; then `[kind 3][first seq u64][seq u64][XID]` or
+//! `[kind 4][XID]`.
 
 use std::sync::Arc;
 
@@ -13,6 +15,51 @@ use crate::row::RowLayout;
 
 /// First byte of a commit record.
 const COMMIT: u8 = 1;
+/// First byte of a prepare record.
+const PREPARE: u8 = 2;
+/// First byte of the record that commits a prepared transaction.
+const COMMIT_PREPARED: u8 = 3;
+/// First byte of the record that forgets a prepared transaction.
+const ROLLBACK_PREPARED: u8 = 4;
+
+/// A table's part of a commit, as the transaction has it.
+pub type Part = (TableId, Arc<RowLayout>, Arc<RwLock<OwnWrites>>);
+
+/// A record of the log.
+pub enum Record<'a> {
+    /// A commit.
+    Commit { seq: u64, tables: Vec<LoggedTable<'a>> },
+    /// First phase of a commit: the body of a commit record, and edits for its segments.
+    Prepare { xid: &'a [u8], body: &'a [u8], edits: &'a [u8] },
+    /// Second phase: segments are numbered from `first_seq` on, rows have `seq`.
+    CommitPrepared { first_seq: u64, seq: u64, xid: &'a [u8] },
+    /// Second phase: it never was.
+    RollbackPrepared { xid: &'a [u8] },
+}
+
+/// A prepare record.
+pub fn prepare(xid: &[u8], body: &[u8], edits: &[u8]) -> Vec<u8> {
+    let mut out = vec![PREPARE];
+    for part in [xid, body, edits] {
+        out.extend_from_slice(&(part.len() as u32).to_le_bytes());
+        out.extend_from_slice(part);
+    }
+    out
+}
+
+/// The record that commits a prepared transaction.
+pub fn commit_prepared(first_seq: u64, seq: u64, xid: &[u8]) -> Vec<u8> {
+    let mut out = vec![COMMIT_PREPARED];
+    out.extend_from_slice(&first_seq.to_le_bytes());
+    out.extend_from_slice(&seq.to_le_bytes());
+    out.extend_from_slice(xid);
+    out
+}
+
+/// The record that forgets a prepared transaction.
+pub fn rollback_prepared(xid: &[u8]) -> Vec<u8> {
+    [&[ROLLBACK_PREPARED], xid].concat()
+}
 
 /// One write of a commit.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,7 +89,7 @@ pub fn header(seq: u64) -> [u8; 9] {
 }
 
 /// The body of a record.
-pub fn encode(tables: &[(TableId, Arc<RowLayout>, Arc<RwLock<OwnWrites>>)]) -> Vec<u8> {
+pub fn encode(tables: &[Part]) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend_from_slice(&(tables.len() as u32).to_le_bytes());
     for (table, layout, own) in tables {
@@ -65,12 +112,21 @@ pub fn encode(tables: &[(TableId, Arc<RowLayout>, Arc<RwLock<OwnWrites>>)]) -> V
 }
 
 /// Reads a record; `None` if it is not one (damage that a checksum missed, or a newer format).
-pub fn decode(record: &[u8]) -> Option<(u64, Vec<LoggedTable<'_>>)> {
+pub fn decode(record: &[u8]) -> Option<Record<'_>> {
     let mut input = Input(record);
-    if input.u8()? != COMMIT {
-        return None;
-    }
-    let seq = input.u64()?;
+    let record = match input.u8()? {
+        COMMIT => return Some(Record::Commit { seq: input.u64()?, tables: decode_body(input.0)? }),
+        PREPARE => Record::Prepare { xid: input.bytes()?, body: input.bytes()?, edits: input.bytes()? },
+        COMMIT_PREPARED => Record::CommitPrepared { first_seq: input.u64()?, seq: input.u64()?, xid: std::mem::take(&mut input.0) },
+        ROLLBACK_PREPARED => Record::RollbackPrepared { xid: std::mem::take(&mut input.0) },
+        _ => return None,
+    };
+    input.0.is_empty().then_some(record)
+}
+
+/// Reads the body of a commit.
+pub fn decode_body(body: &[u8]) -> Option<Vec<LoggedTable<'_>>> {
+    let mut input = Input(body);
     let mut tables = Vec::new();
     for _ in 0..input.u32()? {
         let table = TableId(input.u32()?);
@@ -78,8 +134,7 @@ pub fn decode(record: &[u8]) -> Option<(u64, Vec<LoggedTable<'_>>)> {
         let mut writes = Vec::new();
         for _ in 0..input.u32()? {
             let kind = input.u8()?;
-            let len = input.u32()? as usize;
-            let bytes = input.take(len)?;
+            let bytes = input.bytes()?;
             writes.push(match kind {
                 0 => LoggedWrite::Put(bytes),
                 1 => LoggedWrite::Delete(bytes),
@@ -88,7 +143,7 @@ pub fn decode(record: &[u8]) -> Option<(u64, Vec<LoggedTable<'_>>)> {
         }
         tables.push(LoggedTable { table, schema_version, writes });
     }
-    input.0.is_empty().then_some((seq, tables))
+    input.0.is_empty().then_some(tables)
 }
 
 struct Input<'a>(&'a [u8]);
@@ -98,6 +153,11 @@ impl<'a> Input<'a> {
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(taken)
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let len = self.u32()? as usize;
+        self.take(len)
     }
 
     fn u8(&mut self) -> Option<u8> {

@@ -11,11 +11,13 @@ use crate::config::Config;
 use crate::engine::{Parts, Tables};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::log_record::{self, LoggedTable, LoggedWrite};
+use crate::live::LiveSegment;
+use crate::log_record::{self, LoggedTable, LoggedWrite, Record};
 use crate::manifest::Manifest;
-use crate::manifest::edit::{State, TableId};
+use crate::manifest::edit::{Edit, State};
 use crate::memtable::Key;
 use crate::newest::Newest;
+use crate::prepare::{Prepared, Replayed, missing_links};
 use crate::segment::SegmentId;
 use crate::table::{AUTO_INCREMENT_PROPERTY, Table};
 use crate::version::Version;
@@ -36,15 +38,43 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
     let tables = open_tables(config, &fs, &cache, &state)?;
     let mut newest_seq = newest_seq(&state);
     let log_dir = config.dir.join("log");
+    let mut prepared = Replayed::default();
+    let mut links = Vec::new();
     let wal = Wal::open(fs.clone(), &log_dir, &mut |lsn, record| {
-        let damaged = || Error::corrupt(&log_dir, lsn.0, "the log holds a record that is not a commit; CHECK the disk and restore from a backup");
-        let (seq, writes) = log_record::decode(record).ok_or_else(damaged)?;
-        newest_seq = newest_seq.max(seq);
-        for t in &writes {
-            replay(&tables, seq, lsn, t).ok_or_else(damaged)?;
+        let damaged = || Error::corrupt(&log_dir, lsn.0, "the log holds a record that makes no sense; restore from a backup");
+        match log_record::decode(record).ok_or_else(damaged)? {
+            Record::Commit { seq, tables: writes } => {
+                newest_seq = newest_seq.max(seq);
+                writes.iter().try_for_each(|t| replay(&tables, seq, lsn, t)).ok_or_else(damaged)?;
+            }
+            Record::Prepare { xid, body, edits } => prepared.prepare(xid, lsn, body, edits),
+            Record::RollbackPrepared { xid } => drop(prepared.decided(xid)),
+            Record::CommitPrepared { first_seq, seq, xid } => {
+                newest_seq = newest_seq.max(seq);
+                // No prepare record: its log file is gone, because everything of it is in segments.
+                let Some((lsn, body, edits)) = prepared.decided(xid) else { return Ok(()) };
+                let writes = log_record::decode_body(&body).ok_or_else(damaged)?;
+                writes.iter().try_for_each(|t| replay(&tables, seq, lsn, t)).ok_or_else(damaged)?;
+                let edits = crate::manifest::decode_edits(&edits).ok_or_else(damaged)?;
+                links.extend(missing_links(&state, edits, first_seq, seq));
+            }
         }
         Ok(())
     })?;
+    if !links.is_empty() {
+        manifest.commit(&links)?;
+        link(&tables, &fs, &cache, &links);
+    }
+    let open_segment = |table: &Arc<Table>, edit: &Edit| match edit {
+        Edit::AddSegment { meta, .. } => Some(LiveSegment::open(&fs, &cache, &table.dir, table.id, meta.clone())),
+        Edit::AddChunk { span, .. } => {
+            table.chunks.lock().restore(*span);
+            None
+        }
+        _ => None,
+    };
+    let prepared = prepared.into_prepared(&tables, &open_segment).ok_or_else(|| Error::corrupt(&log_dir, 0, "a prepared transaction makes no sense"))?;
+    remove_leftovers(config, &*fs, &tables, &prepared)?;
     fs.sync_dir(&config.dir)?;
     Ok(Parts {
         lock,
@@ -54,9 +84,55 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
         tables,
         next_seq: newest_seq + 1,
         next_table: state.next_table.max(1),
-        next_segment: state.next_segment.max(1),
+        next_segment: next_segment(&state, &links, &prepared),
+        prepared,
         fs,
     })
+}
+
+/// Segments that a replayed commit brought become part of their tables.
+fn link(tables: &Tables, fs: &Arc<dyn Fs>, cache: &Arc<BlockCache>, links: &[Edit]) {
+    for edit in links {
+        let Some(table) = edit.table().and_then(|id| tables.by_id.get(&id)) else { continue };
+        match edit {
+            Edit::AddChunk { span, .. } => table.chunks.lock().restore(*span),
+            Edit::AddSegment { meta, .. } => {
+                let segment = LiveSegment::open(fs, cache, &table.dir, table.id, meta.clone());
+                table.install(|v| drop(v.segments.insert(meta.id, segment)));
+                *table.newest.lock() = Newest::new(false);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn next_segment(state: &State, links: &[Edit], prepared: &[Arc<Prepared>]) -> u64 {
+    let linked = links.iter().filter_map(|edit| match edit {
+        Edit::AddSegment { meta, .. } => Some(meta.id.0 + 1),
+        _ => None,
+    });
+    let kept = prepared.iter().flat_map(|p| &p.tables).flat_map(|t| t.own.read().private.iter().map(|s| s.segment.meta().id.0 + 1).collect::<Vec<_>>());
+    linked.chain(kept).max().unwrap_or(1).max(state.next_segment).max(1)
+}
+
+/// Removes files and folders that neither the manifest nor a prepared transaction refers to.
+fn remove_leftovers(config: &Config, fs: &dyn Fs, tables: &Tables, prepared: &[Arc<Prepared>]) -> Result<()> {
+    for table in tables.by_id.values() {
+        let mut used: BTreeSet<SegmentId> = table.version().segments.keys().copied().collect();
+        for t in prepared.iter().flat_map(|p| &p.tables).filter(|t| t.table.id == table.id) {
+            used.extend(t.own.read().private.iter().map(|p| p.segment.meta().id));
+        }
+        remove_unused(fs, &table.dir, &used)?;
+    }
+    let live: BTreeSet<String> = tables.by_id.keys().map(|id| id.dir_name()).collect();
+    for entry in fs.list(&config.dir)? {
+        if entry.is_dir && entry.name.starts_with("table-") && !live.contains(&entry.name) {
+            let folder = config.dir.join(&entry.name);
+            remove_unused(fs, &folder, &BTreeSet::new())?;
+            fs.remove_dir(&folder)?;
+        }
+    }
+    Ok(())
 }
 
 /// The largest sequence number that anything in the manifest has.
@@ -69,7 +145,6 @@ fn open_tables(config: &Config, fs: &Arc<dyn Fs>, cache: &Arc<BlockCache>, state
     let mut tables = Tables::default();
     for (&id, entry) in &state.tables {
         let dir = config.dir.join(id.dir_name());
-        remove_unused(&**fs, &dir, &entry.segments.keys().copied().collect())?;
         let has_rows = !entry.segments.is_empty();
         let rows = |layout| Version::of_state(layout, fs, cache, &dir, id, entry);
         let table = Table::new(id, dir.clone(), &entry.name, entry.schema.clone(), rows, !has_rows);
@@ -84,7 +159,6 @@ fn open_tables(config: &Config, fs: &Arc<dyn Fs>, cache: &Arc<BlockCache>, state
     for &id in state.tables.keys() {
         tables.link_indexes(id);
     }
-    remove_dropped(&**fs, &config.dir, state)?;
     Ok(tables)
 }
 
@@ -97,19 +171,6 @@ fn remove_unused(fs: &dyn Fs, dir: &Path, used: &BTreeSet<SegmentId>) -> Result<
     for entry in fs.list(dir)? {
         if entry.name.starts_with("seg-") && !names.contains(&entry.name) {
             fs.remove(&dir.join(&entry.name))?;
-        }
-    }
-    Ok(())
-}
-
-/// Removes folders of tables that are gone.
-fn remove_dropped(fs: &dyn Fs, dir: &Path, state: &State) -> Result<()> {
-    let live: BTreeSet<String> = state.tables.keys().map(|id: &TableId| id.dir_name()).collect();
-    for entry in fs.list(dir)? {
-        if entry.is_dir && entry.name.starts_with("table-") && !live.contains(&entry.name) {
-            let folder = dir.join(&entry.name);
-            remove_unused(fs, &folder, &BTreeSet::new())?;
-            fs.remove_dir(&folder)?;
         }
     }
     Ok(())

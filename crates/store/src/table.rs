@@ -300,6 +300,9 @@ impl Table {
 /// Name of the manifest property that holds the next AUTO_INCREMENT value.
 pub(crate) const AUTO_INCREMENT_PROPERTY: &str = "auto_increment";
 
+/// Name of the manifest property that holds the sequence number of the last TRUNCATE.
+pub(crate) const TRUNCATED_PROPERTY: &str = "truncated_seq";
+
 impl Table {
     /// Row number and AUTO_INCREMENT, to be recorded with whatever makes log records unnecessary.
     pub(crate) fn counter_edits(&self) -> Vec<Edit> {

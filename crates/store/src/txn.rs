@@ -46,6 +46,8 @@ pub struct Txn {
     undo: Vec<Undo>,
     next_savepoint: u64,
     pub(crate) holds_locks: bool,
+    /// Set once it is prepared: the engine keeps its writes under this id.
+    prepared: Option<Vec<u8>>,
     /// An error took part of the write set: only a rollback is left.
     doomed: bool,
 }
@@ -106,6 +108,7 @@ impl Txn {
             undo: Vec::new(),
             next_savepoint: 1,
             holds_locks: false,
+            prepared: None,
             doomed: false,
         }
     }
@@ -420,11 +423,17 @@ impl Txn {
 
     /// Whether there is anything to commit.
     pub fn has_writes(&self) -> bool {
-        self.tables.iter().any(|t| t.bulk.is_some() || !t.own.read().is_empty())
+        self.prepared.is_some() || self.tables.iter().any(|t| t.bulk.is_some() || !t.own.read().is_empty())
     }
 
     /// Undoes everything. The transaction can be used anew.
     pub fn rollback(&mut self) {
+        if let Some(xid) = self.prepared.take()
+            && let Err(error) = self.engine.rollback_prepared(&xid)
+        {
+            // It stays prepared in the log, and the coordinator is asked again after a restart.
+            self.engine.poison(&format!("a prepared transaction could not be rolled back: {error}"));
+        }
         for t in &mut self.tables {
             if let Some(mut bulk) = t.bulk.take() {
                 drop(bulk.finish());
@@ -440,6 +449,7 @@ impl Txn {
         self.savepoints.clear();
         self.undo.clear();
         self.doomed = false;
+        self.prepared = None;
         if std::mem::take(&mut self.holds_locks) {
             self.engine.locks.release_all(self.id);
         }
@@ -707,8 +717,25 @@ impl Txn {
     }
 }
 
+impl Txn {
+    /// The id that it is prepared under.
+    pub(crate) fn prepared_xid(&self) -> Option<Vec<u8>> {
+        self.prepared.clone()
+    }
+
+    /// Hands the writes and locks over to the engine's list of prepared transactions.
+    pub(crate) fn detach_prepared(&mut self, xid: &[u8]) {
+        self.tables.clear();
+        self.snapshot = None;
+        self.holds_locks = false;
+        self.prepared = Some(xid.to_vec());
+    }
+}
+
 impl Drop for Txn {
     fn drop(&mut self) {
+        // A prepared transaction outlives its connection.
+        self.prepared = None;
         self.rollback();
     }
 }

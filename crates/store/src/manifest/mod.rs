@@ -24,6 +24,16 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+/// Edits as bytes, for the log: what a prepared transaction will add.
+pub(crate) fn encode_edits(edits: &[Edit]) -> Result<Vec<u8>> {
+    encode::edits(edits)
+}
+
+/// The way back of [`encode_edits`]; `None` if the bytes are damaged.
+pub(crate) fn decode_edits(bytes: &[u8]) -> Option<Vec<Edit>> {
+    decode::edits(bytes).ok()
+}
+
 use edit::{Edit, State};
 use file::Kind;
 

@@ -242,7 +242,7 @@ impl TableState {
 
 impl Edit {
     /// The table that it changes.
-    fn table(&self) -> Option<TableId> {
+    pub(crate) fn table(&self) -> Option<TableId> {
         match self {
             Edit::NextSeq { .. } => None,
             Edit::CreateTable { table, .. }

@@ -1,0 +1,277 @@
+//! Two-phase commit: a prepared transaction survives a crash and waits for the coordinator's word.
+//!
+//! `Txn::prepare` checks the write set and logs it with the coordinator's id; from then on its keys count as taken for
+//! others and nothing of it can fail. The word comes as a log record of its own, from the same connection, from another
+//! one, or after a restart. Private segments are named in the prepare record and linked in when the commit is
+//! applied: the manifest follows the log here.
+
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::commit::{Pending, TableWrites};
+use crate::config::FlushLog;
+use crate::engine::{Engine, Tables};
+use crate::error::{Error, Result};
+use crate::live::LiveSegment;
+use crate::log_record::{self, LoggedWrite};
+use crate::manifest::edit::Edit;
+use crate::memtable::Key;
+use crate::own::{OwnWrite, OwnWrites, PrivateSegment};
+use crate::table::Table;
+use crate::txn::Txn;
+use crate::wal::Lsn;
+
+/// Name of the manifest property with the newest sequence number whose prepared segments were linked in.
+const LINKED_PROPERTY: &str = "linked_seq";
+
+/// A transaction that waits for its coordinator.
+pub(crate) struct Prepared {
+    /// The coordinator's id.
+    pub xid: Vec<u8>,
+    /// Holds its row locks.
+    pub owner: u64,
+    /// The log must be kept from here.
+    pub start_lsn: Lsn,
+    pub tables: Vec<TableWrites>,
+}
+
+impl Txn {
+    /// First phase: makes the work durable without committing it. Afterwards `commit` and `rollback` cannot be
+    /// refused, and dropping the transaction leaves it prepared. A transaction without writes is not prepared.
+    pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
+        self.forget_undone();
+        if !self.has_writes() {
+            return Ok(());
+        }
+        let engine = self.engine.clone();
+        engine.check_writable()?;
+        self.check_not_doomed()?;
+        engine.wait_for_memory()?;
+        let lsn = {
+            let mut queue = engine.commit_queue.lock();
+            if queue.prepared.iter().any(|p| p.xid == xid) {
+                return Err(Error::InvalidInput("a transaction with this XID is prepared already".into()));
+            }
+            engine.check_inserts(&queue, self)?;
+            let tables = self.table_writes();
+            let mut edits = Vec::new();
+            for t in &tables {
+                let metas: Vec<_> = t.own.read().private.iter().map(|p| p.segment.meta().clone()).collect();
+                edits.extend(t.table.edits_for(&metas));
+            }
+            let record = log_record::prepare(xid, &log_record::encode(&log_parts(&tables)), &crate::manifest::encode_edits(&edits)?);
+            let start_lsn = engine.wal.position();
+            let lsn = engine.wal.append_parts(&[&record])?;
+            queue.prepared.push(Arc::new(Prepared { xid: xid.to_vec(), owner: self.id, start_lsn, tables }));
+            lsn
+        };
+        if let Err(error) = engine.make_durable(lsn) {
+            engine.take_prepared(xid);
+            engine.poison_unless_full(&error);
+            return Err(error);
+        }
+        engine.prepared_segments(xid).iter().for_each(|s| s.keep());
+        self.detach_prepared(xid);
+        Ok(())
+    }
+}
+
+/// What a commit record is made of.
+pub(crate) fn log_parts(tables: &[TableWrites]) -> Vec<log_record::Part> {
+    tables.iter().map(|t| (t.table.id, t.layout.clone(), t.own.clone())).collect()
+}
+
+impl Engine {
+    /// Ids of all prepared transactions.
+    pub fn prepared_xids(&self) -> Vec<Vec<u8>> {
+        self.commit_queue.lock().prepared.iter().map(|p| p.xid.clone()).collect()
+    }
+
+    /// Second phase: commits a prepared transaction. False if there is none with this id.
+    pub fn commit_prepared(&self, xid: &[u8]) -> Result<bool> {
+        self.check_writable()?;
+        let (pending, lsn, owner) = {
+            let mut queue = self.commit_queue.lock();
+            let Some(at) = queue.prepared.iter().position(|p| p.xid == xid) else { return Ok(false) };
+            let prepared = queue.prepared[at].clone();
+            let segments: u64 = prepared.tables.iter().map(|t| t.own.read().private.len() as u64).sum();
+            let first = queue.next_seq;
+            let seq = first + segments;
+            let lsn = self.wal.append_parts(&[&log_record::commit_prepared(first, seq, xid)])?;
+            queue.next_seq = seq + 1;
+            queue.prepared.remove(at);
+            let tables = prepared.tables.iter().map(TableWrites::share).collect();
+            (self.enqueue(&mut queue, seq, prepared.start_lsn, tables, Some(first)), lsn, prepared.owner)
+        };
+        let durable = self.make_durable(lsn);
+        let finished = self.finish(&pending, durable);
+        self.locks.release_all(owner);
+        finished.map(|()| true)
+    }
+
+    /// Second phase: forgets a prepared transaction. False if there is none with this id.
+    pub fn rollback_prepared(&self, xid: &[u8]) -> Result<bool> {
+        let Some(prepared) = self.take_prepared(xid) else { return Ok(false) };
+        for t in &prepared.tables {
+            t.own.read().private.iter().for_each(|p| p.segment.mark_obsolete());
+        }
+        self.locks.release_all(prepared.owner);
+        let lsn = self.wal.append_parts(&[&log_record::rollback_prepared(xid)])?;
+        self.make_durable(lsn).map(|()| true)
+    }
+
+    fn take_prepared(&self, xid: &[u8]) -> Option<Arc<Prepared>> {
+        let mut queue = self.commit_queue.lock();
+        let at = queue.prepared.iter().position(|p| p.xid == xid)?;
+        Some(queue.prepared.remove(at))
+    }
+
+    fn prepared_segments(&self, xid: &[u8]) -> Vec<Arc<LiveSegment>> {
+        let queue = self.commit_queue.lock();
+        let prepared = queue.prepared.iter().find(|p| p.xid == xid);
+        let tables = prepared.into_iter().flat_map(|p| &p.tables);
+        tables.flat_map(|t| t.own.read().private.iter().map(|p| p.segment.clone()).collect::<Vec<_>>()).collect()
+    }
+
+    pub(crate) fn make_durable(&self, lsn: Lsn) -> Result<()> {
+        match self.flush_log() {
+            FlushLog::Sync => self.wal.sync(lsn),
+            FlushLog::Write => self.wal.write(lsn),
+            FlushLog::EverySecond => Ok(()),
+        }
+    }
+
+    /// Puts the segments of a prepared transaction into the manifest, in its turn of being applied.
+    pub(crate) fn link_prepared(&self, pending: &Pending, first_seq: u64) -> Result<()> {
+        let mut seq = first_seq;
+        let mut edits = Vec::new();
+        for t in &pending.tables {
+            let metas = crate::commit::number_segments(&t.own.read(), &mut seq);
+            if metas.is_empty() {
+                continue;
+            }
+            edits.extend(t.table.edits_for(&metas));
+            let value = pending.seq.to_le_bytes().to_vec();
+            edits.push(Edit::SetProperty { table: t.table.id, name: LINKED_PROPERTY.into(), value });
+            for (private, meta) in t.own.write().private.iter_mut().zip(metas) {
+                private.segment = LiveSegment::open(&self.fs, &self.cache, &t.table.dir, t.table.id, meta);
+            }
+        }
+        if edits.is_empty() { Ok(()) } else { self.commit_manifest(&edits) }
+    }
+}
+
+/// Prepared transactions while the log is replayed.
+#[derive(Default)]
+pub(crate) struct Replayed {
+    open: Vec<(Vec<u8>, Lsn, Vec<u8>, Vec<u8>)>,
+}
+
+impl Replayed {
+    /// A prepare record.
+    pub fn prepare(&mut self, xid: &[u8], lsn: Lsn, body: &[u8], edits: &[u8]) {
+        self.open.retain(|(known, ..)| known != xid);
+        self.open.push((xid.to_vec(), lsn, body.to_vec(), edits.to_vec()));
+    }
+
+    /// The word on it: its log position, writes and segments, if the prepare record is still in the log.
+    pub fn decided(&mut self, xid: &[u8]) -> Option<(Lsn, Vec<u8>, Vec<u8>)> {
+        let at = self.open.iter().position(|(known, ..)| known == xid)?;
+        let (_, lsn, body, edits) = self.open.remove(at);
+        Some((lsn, body, edits))
+    }
+
+    /// What still waits for its coordinator.
+    pub fn into_prepared(self, tables: &Tables, open_segment: &dyn Fn(&Arc<Table>, &Edit) -> Option<Arc<LiveSegment>>) -> Option<Vec<Arc<Prepared>>> {
+        // Owners count down from the top: transactions that are begun count up from 1.
+        let numbered = self.open.into_iter().zip((0..u64::MAX).rev());
+        numbered.map(|((xid, lsn, body, edits), owner)| prepared_of(tables, xid, lsn, &body, &edits, owner, open_segment)).collect()
+    }
+}
+
+fn prepared_of(
+    tables: &Tables,
+    xid: Vec<u8>,
+    lsn: Lsn,
+    body: &[u8],
+    edits: &[u8],
+    owner: u64,
+    open_segment: &dyn Fn(&Arc<Table>, &Edit) -> Option<Arc<LiveSegment>>,
+) -> Option<Arc<Prepared>> {
+    let mut writes: Vec<TableWrites> = Vec::new();
+    for logged in log_record::decode_body(body)? {
+        let Some(table) = tables.by_id.get(&logged.table) else { continue };
+        let layout = table.layout();
+        let mut own = OwnWrites::default();
+        for write in &logged.writes {
+            let (key, row) = match write {
+                LoggedWrite::Put(row) if layout.check(row) => {
+                    let mut key = Key::new();
+                    layout.push_key(row, &mut key);
+                    (key, Some(Box::from(*row)))
+                }
+                LoggedWrite::Put(_) => return None,
+                LoggedWrite::Delete(key) => (Key::from_slice(key), None),
+            };
+            own.put(key, OwnWrite { row, expects_absent: None });
+        }
+        writes.push(TableWrites { table: table.clone(), layout, own: Arc::new(RwLock::new(own)), newest: None });
+    }
+    for edit in crate::manifest::decode_edits(edits)? {
+        let Some(t) = edit.table().and_then(|id| writes.iter().find(|t| t.table.id == id)) else { continue };
+        if let Some(segment) = open_segment(&t.table, &edit) {
+            t.own.write().private.push(PrivateSegment { segment, expects_absent: None, layout: t.layout.clone() });
+        }
+    }
+    Some(Arc::new(Prepared { xid, owner, start_lsn: Lsn(lsn.0.saturating_sub(1)), tables: writes }))
+}
+
+/// Edits that link the segments of a replayed commit, for tables whose manifest does not have them yet.
+pub(crate) fn missing_links(state: &crate::manifest::edit::State, edits: Vec<Edit>, first_seq: u64, seq: u64) -> Vec<Edit> {
+    let mut missing = Vec::new();
+    let mut next = first_seq;
+    for mut edit in edits {
+        if let Edit::AddSegment { meta, .. } = &mut edit {
+            meta.base_seq = next;
+            meta.max_seq = next;
+            next += 1;
+        }
+        let Some(id) = edit.table() else { continue };
+        let Some(table) = state.tables.get(&id) else { continue };
+        let linked = table.properties.get(LINKED_PROPERTY).and_then(|v| v.as_slice().try_into().ok()).map_or(0, u64::from_le_bytes);
+        let was_truncated = table.properties.get(crate::table::TRUNCATED_PROPERTY).and_then(|v| v.as_slice().try_into().ok()).map_or(0, u64::from_le_bytes);
+        if seq > linked && seq > was_truncated {
+            if matches!(edit, Edit::AddSegment { .. }) {
+                let value = seq.to_le_bytes().to_vec();
+                missing.push(Edit::SetProperty { table: id, name: LINKED_PROPERTY.into(), value });
+            }
+            missing.push(edit);
+        }
+    }
+    missing
+}
+
+impl Engine {
+    /// Prepared transactions of an earlier run hold their rows again.
+    pub(crate) fn lock_prepared_rows(&self) -> Result<()> {
+        for prepared in self.commit_queue.lock().prepared.clone() {
+            for t in &prepared.tables {
+                for key in t.own.read().map.keys() {
+                    self.locks.lock(prepared.owner, t.table.id, key, std::time::Duration::ZERO, &|| false)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The oldest log position that prepared transactions need.
+    pub(crate) fn prepared_start(queue: &crate::commit::CommitQueue) -> Lsn {
+        queue.prepared.iter().map(|p| p.start_lsn).min().unwrap_or(Lsn(u64::MAX))
+    }
+
+    /// Number of prepared transactions, for the status.
+    pub(crate) fn prepared_count(&self) -> u64 {
+        self.commit_queue.lock().prepared.len() as u64
+    }
+}
