@@ -135,6 +135,18 @@ fn cases(rows: usize) -> Vec<Case> {
         level
     });
     cases.push(Case { name: "real walk", column: real, bound: 0.0 });
+    let mut level = 0;
+    let product = doubles(rows, |i| {
+        level = if i % RUN == 0 { 700 } else { level + (random.normal() * 29.0).round() as i64 };
+        level as f64 * 0.1
+    });
+    cases.push(Case { name: "walk times 0.1", column: product, bound: 0.0 });
+    let mut sum = 0.0;
+    let sums = doubles(rows, |i| {
+        sum = if i % RUN == 0 { 70.0 } else { sum + (random.normal() * 29.0).round() * 0.01 };
+        sum
+    });
+    cases.push(Case { name: "walk of sums", column: sums, bound: 0.0 });
     let states = [17.5, 18.25, 19.0, 21.0, 1e9, f64::NAN];
     cases.push(Case {
         name: "six states",
@@ -150,6 +162,20 @@ fn cases(rows: usize) -> Vec<Case> {
     let sine =
         doubles(rows, |i| ((20.0 + 8.0 * (i as f64 / 50.0).sin() + 0.05 * random.normal()) * 10.0).round() / 10.0);
     cases.push(Case { name: "sine 0.1", column: sine, bound: 0.0 });
+    let smooth = |i: usize, noise: f64, grid: f64| {
+        let at = (i % RUN) as f64 / 50.0;
+        ((20.0 + 8.0 * at.sin() + noise) * grid).round() / grid
+    };
+    let sine = doubles(rows, |i| smooth(i, 0.3 * random.normal(), 100.0));
+    cases.push(Case { name: "sine, noise 30", column: sine, bound: normal_entropy(30.0) });
+    let sine = doubles(rows, |i| smooth(i, 0.03 * random.normal(), 100.0));
+    cases.push(Case { name: "sine, noise 3", column: sine, bound: normal_entropy(3.0) });
+    let mut level = 0.0;
+    let back = doubles(rows, |i| {
+        level = if i % RUN == 0 { 0.0 } else { level * 0.7 + random.normal() * 29.0 };
+        (20_000.0 + level).round() / 100.0
+    });
+    cases.push(Case { name: "back to mean", column: back, bound: step });
     let mut single = Column::new(Kind::F32);
     let mut level = 0;
     (0..rows).for_each(|_| {

@@ -13,6 +13,10 @@ use std::collections::HashMap;
 const MAX_WORDS_LEN: usize = 32;
 /// Strings that are longer on average are not looked up in a dictionary.
 const MAX_ENTRY_LEN: usize = 4096;
+/// Data of fewer bytes are not worth a frame.
+const FEWEST: usize = 24;
+/// Data of more bytes are packed with less effort: it takes a second for each 50 MB else.
+const LARGE: usize = 8 << 20;
 /// A zstd block holds at most 128 KiB and takes at least three bytes.
 const MAX_RATIO: usize = 128 * 1024 / 3;
 
@@ -33,17 +37,35 @@ pub(crate) fn encode(column: &BytesColumn, effort: Effort, out: &mut Vec<u8>) {
 }
 
 fn encode_plain(column: &BytesColumn, effort: Effort, out: &mut Vec<u8>) {
-    let level = match effort {
-        Effort::Fast => 1,
-        Effort::Small => 9,
-    };
-    let packed =
-        Some(&column.data).filter(|data| data.len() > 16).and_then(|data| zstd::bulk::compress(data, level).ok());
-    let packed = packed.filter(|packed| packed.len() + 5 < column.data.len());
+    let packed = pack(&column.data, effort);
     out.push(if packed.is_some() { tag::BYTES_ZSTD } else { tag::BYTES_RAW });
     let lengths: Vec<u64> = column.offsets.windows(2).map(|w| u64::from(w[1] - w[0])).collect();
     write_ints(&lengths, effort, out);
     out.extend_from_slice(packed.as_deref().unwrap_or(&column.data));
+}
+
+/// A zstd frame, if it is clearly smaller than the data.
+fn pack(data: &[u8], effort: Effort) -> Option<Vec<u8>> {
+    if data.len() < FEWEST || !looks_packable(data) {
+        return None;
+    }
+    let level = match effort {
+        Effort::Small if data.len() <= LARGE => 9,
+        Effort::Small => 3,
+        Effort::Fast => 1,
+    };
+    zstd::bulk::compress(data, level).ok().filter(|packed| packed.len() + packed.len() / 64 < data.len())
+}
+
+/// Photographs and what else is packed already: some pieces of large data tell.
+fn looks_packable(data: &[u8]) -> bool {
+    const PIECE: usize = 32 * 1024;
+    if data.len() < 16 * PIECE {
+        return true;
+    }
+    let step = data.len() / 4;
+    let pieces: Vec<u8> = (0..4).flat_map(|i| &data[i * step..i * step + PIECE]).copied().collect();
+    zstd::bulk::compress(&pieces, 1).is_ok_and(|packed| packed.len() < pieces.len() / 100 * 97)
 }
 
 fn write_ints(values: &[u64], effort: Effort, out: &mut Vec<u8>) {
@@ -148,12 +170,23 @@ fn unpack(frame: &[u8], size: usize) -> Result<Vec<u8>, DecodeError> {
     if size / MAX_RATIO > frame.len() {
         return Err(DecodeError::TooLarge);
     }
-    zstd::bulk::decompress(frame, size).map_err(|_| DecodeError::Invalid("zstd frame"))
+    let mut data = reserve(size)?;
+    let unpacked = zstd::bulk::Decompressor::new().and_then(|mut zstd| zstd.decompress_to_buffer(frame, &mut data));
+    unpacked.map(|_| data).map_err(|_| DecodeError::Invalid("zstd frame"))
+}
+
+/// Room for `size` bytes. Damaged lengths may ask for up to 4 GiB: that must not end the process.
+fn reserve(size: usize) -> Result<Vec<u8>, DecodeError> {
+    let mut data = Vec::new();
+    data.try_reserve_exact(size).map_err(|_| DecodeError::TooLarge)?;
+    Ok(data)
 }
 
 fn repeat(value: &[u8], rows: usize) -> Result<BytesColumn, DecodeError> {
     let offsets = sum_lengths(&vec![value.len() as u64; rows])?;
-    Ok(BytesColumn { offsets, data: value.repeat(rows) })
+    let mut data = reserve(value.len() * rows)?;
+    (0..rows).for_each(|_| data.extend_from_slice(value));
+    Ok(BytesColumn { offsets, data })
 }
 
 fn decode_dictionary(reader: &mut Reader, rows: usize) -> Result<BytesColumn, DecodeError> {
@@ -170,7 +203,7 @@ fn decode_dictionary(reader: &mut Reader, rows: usize) -> Result<BytesColumn, De
     }
     let lengths: Vec<u64> = ids.iter().map(|&id| entries.get(id as usize).len() as u64).collect();
     let offsets = sum_lengths(&lengths)?;
-    let mut data = Vec::with_capacity(offsets.last().map_or(0, |&end| end as usize));
+    let mut data = reserve(offsets.last().map_or(0, |&end| end as usize))?;
     ids.iter().for_each(|&id| data.extend_from_slice(entries.get(id as usize)));
     Ok(BytesColumn { offsets, data })
 }

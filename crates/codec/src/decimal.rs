@@ -4,8 +4,11 @@
 //! given back by one division, `digits / 10^e`, which IEEE 754 rounds correctly while digits and power are exact
 //! (below 2^53, e <= 22): every decimal of up to 15 digits comes back, whatever the e, and no second factor is
 //! needed. Negative exponents multiply. A float that does not come back bit by bit is patched.
+//!
+//! Decimals that arithmetic has gone over (`3 * 0.1`) are off by some units in the last place. Where most floats are
+//! only near to a decimal, the distances in such units make a block of their own.
 
-use crate::float::Float;
+use crate::float::{Float, ordered, unordered};
 use crate::int::{self, Sign};
 use crate::reader::{Reader, write_nested, write_varint};
 use crate::{DecodeError, Effort, tag};
@@ -21,6 +24,11 @@ const ROUND: f64 = 6_755_399_441_055_744.0;
 const LARGEST: f64 = 2_251_799_813_685_248.0;
 /// Floats that are looked at for an exponent.
 const SAMPLE: usize = 256;
+/// The largest distance that is not patched, and that of most floats, in units of the last place.
+const FARTHEST: u64 = 127;
+const NEAR: u64 = 16;
+/// Digits of near decimals have fewer bits than this: else every float is near to one.
+const NEAR_LARGEST: f64 = (1u64 << 43) as f64;
 
 /// A power of ten to divide or multiply by.
 #[derive(Clone, Copy)]
@@ -54,19 +62,33 @@ impl Scale {
         (digits, exact & (scaled.abs() <= LARGEST))
     }
 
+    /// The digits of a float, and how far it is from what they give back.
+    fn split_near<F: Float>(self, float: F) -> (u64, u64) {
+        let digits = self.split(float).0;
+        let distance = ordered(float).wrapping_sub(ordered(self.join::<F>(digits)));
+        (digits, if self.digits(float.widen()).abs() <= LARGEST { distance } else { 1 << 63 })
+    }
+
     #[inline]
     fn join<F: Float>(self, digits: u64) -> F {
         F::narrow(self.value(f64::from_bits(digits.wrapping_add(ROUND.to_bits())) - ROUND))
     }
 }
 
+/// Whether decimals are meant exactly.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Precision {
+    Exact,
+    Near,
+}
+
 /// The exponent that makes the digits of most floats short; none if too few are decimals at all.
-pub(crate) fn choose_exponent<F: Float>(floats: &[F]) -> Option<i8> {
+pub(crate) fn choose_exponent<F: Float>(floats: &[F], precision: Precision) -> Option<i8> {
     let sample = || floats.iter().step_by(floats.len() / SAMPLE + 1);
     let mut counts = [0u32; 45];
     let mut none = 0;
     for (i, &float) in sample().enumerate() {
-        match lowest_exponent(float) {
+        match lowest_exponent(float, precision) {
             Some(exponent) => counts[(exponent + 22) as usize] += 1,
             None => none += 1,
         }
@@ -87,9 +109,19 @@ pub(crate) fn choose_exponent<F: Float>(floats: &[F]) -> Option<i8> {
     Some(best.1).filter(|_| none * 2 < total)
 }
 
-fn lowest_exponent<F: Float>(float: F) -> Option<i8> {
+fn lowest_exponent<F: Float>(float: F, precision: Precision) -> Option<i8> {
     let exact = |&exponent: &i8| Scale::new(exponent).is_some_and(|scale| scale.split(float).1);
-    if float.widen().abs() < LARGEST { (0..=18).find(exact) } else { (-22..0).rev().find(exact) }
+    let near = |&exponent: &i8| {
+        Scale::new(exponent).is_some_and(|scale| {
+            let short = scale.digits(float.widen()).abs() < NEAR_LARGEST;
+            short && (scale.split_near(float).1 as i64).unsigned_abs() <= NEAR
+        })
+    };
+    match precision {
+        Precision::Near => (0..=15).find(near),
+        Precision::Exact if float.widen().abs() < LARGEST => (0..=18).find(exact),
+        Precision::Exact => (-22..0).rev().find(exact),
+    }
 }
 
 /// Floats as digits, and what does not come back from them.
@@ -101,14 +133,25 @@ pub(crate) struct Decimals {
     gaps: Vec<u64>,
     /// The bits of the patched floats.
     pub(crate) patches: Vec<u64>,
+    /// How far each float is from its decimal, two's complement; none if they are exact.
+    pub(crate) distances: Option<Vec<u64>>,
 }
 
 impl Decimals {
-    pub(crate) fn new<F: Float>(floats: &[F], exponent: i8) -> Self {
-        let mut this = Decimals { exponent, digits: vec![0; floats.len()], gaps: Vec::new(), patches: Vec::new() };
-        let Some(scale) = Scale::new(exponent) else { return this };
+    pub(crate) fn new<F: Float>(floats: &[F], exponent: i8, precision: Precision) -> Self {
+        let (digits, gaps, patches) = (vec![0; floats.len()], Vec::new(), Vec::new());
+        let mut this = Decimals { exponent, digits, gaps, patches, distances: None };
+        match (Scale::new(exponent), precision) {
+            (Some(scale), Precision::Exact) => this.split(floats, scale),
+            (Some(scale), Precision::Near) => this.split_near(floats, scale),
+            (None, _) => {}
+        }
+        this
+    }
+
+    fn split<F: Float>(&mut self, floats: &[F], scale: Scale) {
         let (mut next, mut before) = (0, 0);
-        for (i, (chunk, digits)) in floats.chunks(64).zip(this.digits.chunks_mut(64)).enumerate() {
+        for (i, (chunk, digits)) in floats.chunks(64).zip(self.digits.chunks_mut(64)).enumerate() {
             let mut exact = true;
             for (digits, &float) in digits.iter_mut().zip(chunk) {
                 let split = scale.split(float);
@@ -121,34 +164,58 @@ impl Decimals {
                         before = *digits;
                         continue;
                     }
-                    this.gaps.push((i * 64 + j - next) as u64);
-                    this.patches.push(float.bits());
+                    self.gaps.push((i * 64 + j - next) as u64);
+                    self.patches.push(float.bits());
                     next = i * 64 + j + 1;
                     *digits = before;
                 }
             }
             before = digits.last().copied().unwrap_or(before);
         }
-        this
+    }
+
+    fn split_near<F: Float>(&mut self, floats: &[F], scale: Scale) {
+        let mut distances = Vec::with_capacity(floats.len());
+        let (mut next, mut before) = (0, 0);
+        for (i, (digits, &float)) in self.digits.iter_mut().zip(floats).enumerate() {
+            let (own, distance) = scale.split_near(float);
+            if (distance as i64).unsigned_abs() <= FARTHEST {
+                before = own;
+                distances.push(distance);
+            } else {
+                self.gaps.push((i - next) as u64);
+                self.patches.push(float.bits());
+                next = i + 1;
+                distances.push(0);
+            }
+            *digits = before;
+        }
+        self.distances = Some(distances);
     }
 
     pub(crate) fn write(&self, effort: Effort, out: &mut Vec<u8>) {
-        out.push(tag::FLOAT_DECIMAL);
+        out.push(if self.distances.is_some() { tag::FLOAT_NEAR } else { tag::FLOAT_DECIMAL });
         out.push(self.exponent as u8);
         write_varint(out, self.patches.len() as u64);
         if !self.patches.is_empty() {
-            for side in [&self.gaps, &self.patches] {
-                let mut block = Vec::new();
-                int::encode(side, Sign::Unsigned, effort, &mut block);
-                write_nested(out, &block);
-            }
+            write_side(&self.gaps, Sign::Unsigned, effort, out);
+            write_side(&self.patches, Sign::Unsigned, effort, out);
+        }
+        if let Some(distances) = &self.distances {
+            write_side(distances, Sign::Signed, effort, out);
         }
         int::encode(&self.digits, Sign::Signed, effort, out);
     }
 }
 
+fn write_side(values: &[u64], sign: Sign, effort: Effort, out: &mut Vec<u8>) {
+    let mut block = Vec::new();
+    int::encode(values, sign, effort, &mut block);
+    write_nested(out, &block);
+}
+
 /// Reads what [`Decimals::write`] wrote, behind the tag.
-pub(crate) fn decode<F: Float>(reader: &mut Reader, rows: usize) -> Result<Vec<F>, DecodeError> {
+pub(crate) fn decode<F: Float>(reader: &mut Reader, rows: usize, precision: Precision) -> Result<Vec<F>, DecodeError> {
     let scale = Scale::new(reader.byte()? as i8).ok_or(DecodeError::Invalid("decimal exponent"))?;
     let count = reader.count(rows)?;
     let (mut gaps, mut patches) = (Vec::new(), Vec::new());
@@ -156,18 +223,29 @@ pub(crate) fn decode<F: Float>(reader: &mut Reader, rows: usize) -> Result<Vec<F
         gaps = int::decode(reader.nested()?, count)?;
         patches = int::decode(reader.nested()?, count)?;
     }
+    let distances = match precision {
+        Precision::Exact => None,
+        Precision::Near => Some(int::decode(reader.nested()?, rows)?),
+    };
     let digits = int::decode(reader.rest(), rows)?;
     let mut floats: Vec<F> = digits.into_iter().map(|digits| scale.join(digits)).collect();
-    let mut rest = &mut floats[..];
-    for (gap, patch) in gaps.into_iter().zip(patches) {
-        if gap >= rest.len() as u64 {
-            return Err(DecodeError::Invalid("position of a patch"));
-        }
-        let (before, behind) = rest.split_at_mut(gap as usize + 1);
-        before[gap as usize] = F::from_bits(patch).ok_or(DecodeError::Invalid("float of too many bits"))?;
-        rest = behind;
+    for (float, distance) in floats.iter_mut().zip(distances.into_iter().flatten()) {
+        // Damaged distances may wrap around: what comes out then is wrong, but a float.
+        *float = unordered(ordered(*float).wrapping_add(distance));
     }
+    apply_patches(&mut floats, &gaps, &patches)?;
     Ok(floats)
+}
+
+fn apply_patches<F: Float>(floats: &mut [F], gaps: &[u64], patches: &[u64]) -> Result<(), DecodeError> {
+    let mut next = 0;
+    for (&gap, &patch) in gaps.iter().zip(patches) {
+        let row = usize::try_from(gap).ok().and_then(|gap| gap.checked_add(next));
+        let row = row.filter(|&row| row < floats.len()).ok_or(DecodeError::Invalid("position of a patch"))?;
+        floats[row] = F::from_bits(patch).ok_or(DecodeError::Invalid("float of too many bits"))?;
+        next = row + 1;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -178,18 +256,27 @@ mod tests {
     fn decimals_of_fifteen_digits_come_back() {
         for (float, exponent) in [(21.37f64, 2), (-0.001, 3), (123_456_789.012_345, 6), (1e22, -7), (3.0, 0), (0.1, 1)]
         {
-            assert_eq!(lowest_exponent(float.to_bits()), Some(exponent), "{float}");
+            assert_eq!(lowest_exponent(float.to_bits(), Precision::Exact), Some(exponent), "{float}");
         }
         for float in [-0.0f64, f64::NAN, f64::INFINITY, std::f64::consts::PI, 1e300, 5e-324] {
-            assert_eq!(lowest_exponent(float.to_bits()), None, "{float}");
+            assert_eq!(lowest_exponent(float.to_bits(), Precision::Exact), None, "{float}");
         }
-        assert_eq!(lowest_exponent(21.37f32.to_bits()), Some(2));
+        assert_eq!(lowest_exponent(21.37f32.to_bits(), Precision::Exact), Some(2));
     }
 
     #[test]
     fn one_outlier_does_not_choose_the_exponent() {
         let mut floats: Vec<u64> = (0..200).map(|i| (f64::from(i) / 4.0f64).to_bits()).collect();
         floats.push(0.123_456_789f64.to_bits());
-        assert_eq!(choose_exponent(&floats), Some(2));
+        assert_eq!(choose_exponent(&floats, Precision::Exact), Some(2));
+    }
+
+    #[test]
+    fn a_product_is_near_to_a_decimal() {
+        assert_eq!(lowest_exponent((3.0f64 * 0.1).to_bits(), Precision::Exact), None);
+        assert_eq!(lowest_exponent((3.0f64 * 0.1).to_bits(), Precision::Near), Some(1));
+        assert_eq!(lowest_exponent((-0.0f64).to_bits(), Precision::Near), Some(0));
+        assert_eq!(lowest_exponent(std::f64::consts::PI.to_bits(), Precision::Near), None);
+        assert_eq!(lowest_exponent(f64::NAN.to_bits(), Precision::Near), None);
     }
 }

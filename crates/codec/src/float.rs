@@ -4,7 +4,7 @@
 //! same order, a float keeps its sign, exponent and leading bits of the mantissa on top: differences of neighbours
 //! are small where an XOR code (Gorilla, Pelkonen et al., VLDB 2015) would find leading zeros.
 
-use crate::decimal::{self, Decimals};
+use crate::decimal::{self, Decimals, Precision};
 use crate::int::{self, Sample, Sign};
 use crate::reader::Reader;
 use crate::{DecodeError, Effort, tag};
@@ -63,9 +63,10 @@ pub(crate) fn ordered<F: Float>(float: F) -> u64 {
 }
 
 /// What [`ordered`] was made of, without a look at the bits above.
-fn unordered<F: Float>(number: u64) -> u64 {
+pub(crate) fn unordered<F: Float>(number: u64) -> F {
     let sign = 1 << (F::BYTES * 8 - 1);
-    if number & sign != 0 { number ^ sign } else { !number & (sign | (sign - 1)) }
+    let bits = if number & sign != 0 { number ^ sign } else { !number };
+    F::from_bits(bits & (sign | (sign - 1))).unwrap_or_default()
 }
 
 /// Appends a block of floats.
@@ -86,27 +87,36 @@ fn encode_smaller<F: Float>(floats: &[F], effort: Effort, out: &mut Vec<u8>) {
     if F::BYTES == 8 && is_single(floats) && encode_single(floats, effort, out) {
         return;
     }
-    if let Some(exponent) = decimal_exponent(floats, effort) {
-        return Decimals::new(floats, exponent).write(effort, out);
+    if let Some((exponent, precision)) = choose_decimals(floats, effort) {
+        return Decimals::new(floats, exponent, precision).write(effort, out);
     }
     out.push(tag::FLOAT_ORDERED);
     let numbers: Vec<u64> = floats.iter().map(|&float| ordered(float)).collect();
     int::encode(&numbers, Sign::Unsigned, effort, out);
 }
 
-/// The exponent to write floats as decimals with, if that is smaller by a sample.
-fn decimal_exponent<F: Float>(floats: &[F], effort: Effort) -> Option<i8> {
+/// How to write floats as decimals, if that is smaller by a sample.
+fn choose_decimals<F: Float>(floats: &[F], effort: Effort) -> Option<(i8, Precision)> {
     let (sample, sampled) = Sample::new(floats.len()).gather(floats);
-    let exponent = decimal::choose_exponent(&sampled)?;
-    let decimals = Decimals::new(&sampled, exponent);
-    if decimals.patches.len() * 50 <= sampled.len() {
-        return Some(exponent);
-    }
     let numbers: Vec<u64> = sampled.iter().map(|&float| ordered(float)).collect();
-    let ordered_bits = int::estimate(&sample, &numbers, Sign::Unsigned, effort);
-    let decimal_bits = int::estimate(&sample, &decimals.digits, Sign::Signed, effort);
-    let patches = decimals.patches.len() as f64 / sampled.len() as f64;
-    Some(exponent).filter(|_| decimal_bits + patches * (F::BYTES * 8 + 10) as f64 <= ordered_bits)
+    let mut best = (None, f64::INFINITY);
+    for precision in [Precision::Exact, Precision::Near] {
+        let Some(exponent) = decimal::choose_exponent(&sampled, precision) else { continue };
+        let decimals = Decimals::new(&sampled, exponent, precision);
+        let few = decimals.patches.len() * 50 <= sampled.len();
+        if few && precision == Precision::Exact {
+            return Some((exponent, precision));
+        }
+        let patches = decimals.patches.len() as f64 / sampled.len() as f64;
+        let distances = decimals.distances.iter();
+        let bits = int::estimate(&sample, &decimals.digits, Sign::Signed, effort)
+            + distances.map(|distances| int::estimate(&sample, distances, Sign::Signed, effort)).sum::<f64>()
+            + patches * (F::BYTES * 8 + 10) as f64;
+        if bits < best.1 {
+            best = (Some((exponent, precision)), bits);
+        }
+    }
+    best.0.filter(|_| best.1 <= int::estimate(&sample, &numbers, Sign::Unsigned, effort))
 }
 
 /// Whether a few doubles are single-precision floats, and not just short decimal or binary fractions.
@@ -137,7 +147,8 @@ pub(crate) fn decode<F: Float>(bytes: &[u8], rows: usize) -> Result<Vec<F>, Deco
     match reader.byte()? {
         tag::FLOAT_RAW => decode_raw(reader.rest(), rows),
         tag::FLOAT_ORDERED => from_numbers(int::decode(reader.rest(), rows)?),
-        tag::FLOAT_DECIMAL => decimal::decode(&mut reader, rows),
+        tag::FLOAT_DECIMAL => decimal::decode(&mut reader, rows, Precision::Exact),
+        tag::FLOAT_NEAR => decimal::decode(&mut reader, rows, Precision::Near),
         tag::FLOAT_SINGLE if F::BYTES == 8 => {
             let singles: Vec<u32> = decode(reader.rest(), rows)?;
             Ok(singles.into_iter().map(|single| F::narrow(single.widen())).collect())
@@ -161,7 +172,7 @@ fn from_numbers<F: Float>(numbers: Vec<u64>) -> Result<Vec<F>, DecodeError> {
     if F::BYTES == 4 && numbers.iter().fold(0, |all, number| all | number) >> 32 != 0 {
         return Err(WRONG);
     }
-    Ok(numbers.into_iter().map(|number| F::from_bits(unordered::<F>(number)).unwrap_or_default()).collect())
+    Ok(numbers.into_iter().map(unordered).collect())
 }
 
 #[cfg(test)]
@@ -176,7 +187,7 @@ mod tests {
             assert_eq!(unordered::<u64>(ordered(bits)), bits);
         }
         for bits in [0u32, 1, 0x8000_0000, 0x7f80_0001, 0xffff_ffff] {
-            assert_eq!(unordered::<u32>(ordered(bits)), u64::from(bits));
+            assert_eq!(unordered::<u32>(ordered(bits)), bits);
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod delta;
 mod dictionary;
+mod linear;
 mod packed;
 mod plan;
 mod runs;
@@ -202,6 +203,7 @@ fn decode_level(bytes: &[u8], out: &mut [u64], depth: u8) -> Result<(), DecodeEr
         tag::INT_RAW => read_raw(&mut reader, out)?,
         tag::INT_CONSTANT => out.fill(unzigzag(reader.varint()?)),
         tag::INT_DELTA => delta::decode(&mut reader, out, depth)?,
+        tag::INT_LINEAR => linear::decode(&mut reader, out, depth)?,
         tag::INT_SCALED => scaled::decode(&mut reader, out, depth)?,
         tag::INT_RUNS => runs::decode(&mut reader, out, depth)?,
         tag::INT_DICTIONARY => dictionary::decode(&mut reader, out, depth)?,

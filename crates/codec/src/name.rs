@@ -10,6 +10,7 @@ use crate::{DecodeError, tag};
 enum Front {
     None,
     Decimal,
+    Near,
     Ordered,
 }
 
@@ -31,10 +32,17 @@ pub fn codec_name(bytes: &[u8]) -> &'static str {
     find_name(bytes).unwrap_or("unknown")
 }
 
+/// What was done to integers on the way.
+#[derive(Clone, Copy)]
+struct Steps {
+    front: Front,
+    deltas: usize,
+    linear: bool,
+}
+
 fn find_name(bytes: &[u8]) -> Result<&'static str, DecodeError> {
     let mut reader = Reader::new(bytes);
-    let mut front = Front::None;
-    let mut deltas = 0;
+    let mut steps = Steps { front: Front::None, deltas: 0, linear: false };
     loop {
         let end = match reader.byte()? {
             tag::ALL_NULL => return Ok("null"),
@@ -50,31 +58,48 @@ fn find_name(bytes: &[u8]) -> Result<&'static str, DecodeError> {
             tag::INT_PACKED => End::Packed,
             tag::INT_RANS => End::Rans,
             step => {
-                step_over(step, &mut reader, &mut front, &mut deltas)?;
+                step_over(step, &mut reader, &mut steps)?;
                 continue;
             }
         };
-        return Ok(name(front, deltas, end));
+        return Ok(name(steps, end));
     }
 }
 
 /// Skips the fields of a transform up to its main stream.
-fn step_over(tag: u8, reader: &mut Reader, front: &mut Front, deltas: &mut usize) -> Result<(), DecodeError> {
+fn step_over(tag: u8, reader: &mut Reader, steps: &mut Steps) -> Result<(), DecodeError> {
     match tag {
         tag::NULLS => drop(reader.nested()?),
         tag::FLOAT_SINGLE => {}
-        tag::FLOAT_ORDERED => *front = Front::Ordered,
+        tag::FLOAT_ORDERED => steps.front = Front::Ordered,
         tag::FLOAT_DECIMAL => {
-            *front = Front::Decimal;
+            steps.front = Front::Decimal;
             reader.byte()?;
             if reader.varint()? > 0 {
                 reader.nested()?;
                 reader.nested()?;
             }
         }
+        tag::FLOAT_NEAR => {
+            steps.front = Front::Near;
+            reader.byte()?;
+            if reader.varint()? > 0 {
+                reader.nested()?;
+                reader.nested()?;
+            }
+            reader.nested()?;
+        }
         tag::INT_DELTA => {
-            *deltas += 1;
+            steps.deltas += 1;
             reader.varint()?;
+        }
+        tag::INT_LINEAR => {
+            steps.linear = true;
+            reader.varint()?;
+            reader.byte()?;
+            for _ in 0..reader.byte()? {
+                reader.varint()?;
+            }
         }
         tag::INT_SCALED => {
             reader.varint()?;
@@ -86,28 +111,35 @@ fn step_over(tag: u8, reader: &mut Reader, front: &mut Front, deltas: &mut usize
 }
 
 macro_rules! with_end {
-    ($prefix:literal, $end:expr) => {
+    ($end:expr; $($prefix:literal),+) => {
         match $end {
-            End::Raw => concat!($prefix, "raw"),
-            End::Constant => concat!($prefix, "constant"),
-            End::Runs => concat!($prefix, "runs"),
-            End::Dictionary => concat!($prefix, "dictionary"),
-            End::Packed => concat!($prefix, "packed"),
-            End::Rans => concat!($prefix, "rans"),
+            End::Raw => concat!($($prefix),+, "raw"),
+            End::Constant => concat!($($prefix),+, "constant"),
+            End::Runs => concat!($($prefix),+, "runs"),
+            End::Dictionary => concat!($($prefix),+, "dictionary"),
+            End::Packed => concat!($($prefix),+, "packed"),
+            End::Rans => concat!($($prefix),+, "rans"),
         }
     };
 }
 
-fn name(front: Front, deltas: usize, end: End) -> &'static str {
-    match (front, deltas) {
-        (Front::None, 0) => with_end!("", end),
-        (Front::None, 1) => with_end!("delta+", end),
-        (Front::None, _) => with_end!("delta-of-delta+", end),
-        (Front::Decimal, 0) => with_end!("alp+", end),
-        (Front::Decimal, 1) => with_end!("alp+delta+", end),
-        (Front::Decimal, _) => with_end!("alp+delta-of-delta+", end),
-        (Front::Ordered, 0) => with_end!("bits+", end),
-        (Front::Ordered, 1) => with_end!("bits+delta+", end),
-        (Front::Ordered, _) => with_end!("bits+delta-of-delta+", end),
+macro_rules! with_steps {
+    ($prefix:literal, $steps:expr, $end:expr) => {
+        match ($steps.deltas, $steps.linear) {
+            (0, _) => with_end!($end; $prefix),
+            (1, false) => with_end!($end; $prefix, "delta+"),
+            (1, true) => with_end!($end; $prefix, "delta+linear+"),
+            (_, false) => with_end!($end; $prefix, "delta-of-delta+"),
+            (_, true) => with_end!($end; $prefix, "delta-of-delta+linear+"),
+        }
+    };
+}
+
+fn name(steps: Steps, end: End) -> &'static str {
+    match steps.front {
+        Front::None => with_steps!("", steps, end),
+        Front::Decimal => with_steps!("alp+", steps, end),
+        Front::Near => with_steps!("alp-near+", steps, end),
+        Front::Ordered => with_steps!("bits+", steps, end),
     }
 }

@@ -28,6 +28,8 @@ pub(crate) const INT_DICTIONARY: u8 = 0x15;
 pub(crate) const INT_PACKED: u8 = 0x16;
 /// Intervals in an entropy code, with the offsets within them.
 pub(crate) const INT_RANS: u8 = 0x17;
+/// Weights, then what a guess from the rows before leaves.
+pub(crate) const INT_LINEAR: u8 = 0x18;
 
 /// Floats as they are.
 pub(crate) const FLOAT_RAW: u8 = 0x20;
@@ -37,6 +39,9 @@ pub(crate) const FLOAT_ORDERED: u8 = 0x21;
 pub(crate) const FLOAT_DECIMAL: u8 = 0x22;
 /// Doubles that are single-precision floats.
 pub(crate) const FLOAT_SINGLE: u8 = 0x23;
+
+/// Floats that are near to decimal fractions as integers, with distances and patches.
+pub(crate) const FLOAT_NEAR: u8 = 0x24;
 
 /// Byte strings: lengths, then the bytes as they are.
 pub(crate) const BYTES_RAW: u8 = 0x30;

@@ -115,6 +115,8 @@ fn shapes(rows: u64) -> Vec<Column> {
         doubles(walk(rows, 200).into_iter().map(|v| (v as f64).sqrt())),
         doubles(walk(rows, 200).into_iter().map(|v| f64::from((v as f32).sqrt()))),
         doubles((0..rows).map(|i| f64::from_bits(noise(i)))),
+        doubles((0..rows).map(|i| if i % 90 == 7 { f64::NAN } else { (noise(i) % 5000) as f64 * 0.1 })),
+        doubles((0..rows).map(|i| [0.0, -0.0, 0.5, -0.1, 3.0 * 0.1][noise(i) as usize % 5])),
         doubles((0..rows).map(|i| if i % 9 == 0 { f64::NAN } else { i as f64 * -0.25 })),
         doubles((0..rows).map(|i| i as f64 * 1e20)),
         doubles(

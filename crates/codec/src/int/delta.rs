@@ -4,10 +4,10 @@
 //! differences, and every difference is right.
 
 use super::plan::Shape;
-use super::{Level, Sign, decode_level, encode_end, encode_residuals};
+use super::{Level, Sign, decode_level, encode_end, encode_residuals, linear};
 use crate::bits::{unzigzag, zigzag};
 use crate::reader::{Reader, write_varint};
-use crate::{DecodeError, tag};
+use crate::{DecodeError, Effort, tag};
 
 /// Writes `values` as differences of the shape's order; order 0 is the values themselves.
 pub(crate) fn encode(values: &[u64], shape: Shape, sign: Sign, level: Level, out: &mut Vec<u8>) {
@@ -19,6 +19,10 @@ pub(crate) fn encode(values: &[u64], shape: Shape, sign: Sign, level: Level, out
     if shape.order > 1 {
         residuals = write_delta(&residuals, out);
         level = level.inner();
+    }
+    let linear = level.effort == Effort::Small && level.depth > 1 && shape.bits > 1.0 && residuals.len() > 2048;
+    if linear && linear::encode(&residuals, shape, level, out) {
+        return;
     }
     encode_residuals(&residuals, Sign::Signed, shape, level, out);
 }

@@ -48,6 +48,17 @@ impl Sample {
         (Sample { windows }, gathered)
     }
 
+    /// Where the windows start and end.
+    pub(crate) fn windows(&self) -> &[Range<usize>] {
+        &self.windows
+    }
+
+    /// What becomes of the windows, each for itself.
+    pub(crate) fn map(&self, values: &[u64], change: impl Fn(&[u64]) -> Vec<u64>) -> Residuals {
+        let values = self.windows.iter().flat_map(|window| change(&values[window.clone()])).collect();
+        Residuals { values, windows: self.windows.clone() }
+    }
+
     /// The differences of an order (0: the values themselves), each window's behind that of the one before.
     fn residuals(&self, values: &[u64], order: usize) -> Residuals {
         let mut residuals = Residuals { values: Vec::with_capacity(WINDOWS * WINDOW), windows: Vec::new() };
@@ -69,7 +80,7 @@ impl Sample {
 }
 
 /// What the differences of an order come to in a sample.
-struct Residuals {
+pub(crate) struct Residuals {
     values: Vec<u64>,
     windows: Vec<Range<usize>>,
 }
@@ -153,6 +164,11 @@ fn shape_of(residuals: &Residuals, order: usize, sign: Sign, effort: Effort) -> 
         shape.rans_local = own_bits < common_bits - 0.02;
     }
     shape
+}
+
+/// What residuals cost.
+pub(crate) fn shape_of_windows(residuals: Residuals, sign: Sign, effort: Effort) -> Shape {
+    shape_of(&residuals, 0, sign, effort)
 }
 
 impl Residuals {
