@@ -196,8 +196,9 @@ fn chunk_length(table_options: &TableOptions, time: Option<TimeColumn>) -> Outco
         TimeUnit::Us => seconds_times(chunk, 1_000_000),
         TimeUnit::Ns => seconds_times(chunk, 1_000_000_000),
         TimeUnit::Timestamp { fraction_digits } => seconds_times(chunk, fraction_step(fraction_digits)),
-        TimeUnit::Datetime { fraction_digits } => datetime_length(chunk)
-            .and_then(|length| length.checked_mul(fraction_step(fraction_digits))),
+        TimeUnit::Datetime { fraction_digits } => {
+            datetime_length(chunk).and_then(|length| length.checked_mul(fraction_step(fraction_digits)))
+        }
     };
     match length {
         Some(length) => Ok(Some(length)),

@@ -94,11 +94,7 @@ pub unsafe extern "C" fn rrd_table_reset(table: *mut RrdTable) {
 /// # Safety
 /// Pointers are null or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_table_stats(
-    table: *const RrdTable,
-    out: *mut RrdTableStats,
-    error: *mut RrdError,
-) -> i32 {
+pub unsafe extern "C" fn rrd_table_stats(table: *const RrdTable, out: *mut RrdTableStats, error: *mut RrdError) -> i32 {
     // SAFETY: promised by the caller.
     unsafe {
         guard(error, || {
@@ -143,11 +139,7 @@ pub unsafe extern "C" fn rrd_table_rows_between(
 }
 
 /// An end of a range: the image and whether its own rows belong to the range.
-pub(crate) unsafe fn edge<'a>(
-    image: *const u8,
-    bytes: usize,
-    is_inclusive: bool,
-) -> Outcome<Option<(&'a [u8], bool)>> {
+pub(crate) unsafe fn edge<'a>(image: *const u8, bytes: usize, is_inclusive: bool) -> Outcome<Option<(&'a [u8], bool)>> {
     if image.is_null() {
         return Ok(None);
     }

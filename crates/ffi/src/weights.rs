@@ -6,8 +6,9 @@
 //! follows the run is less than a space (1), nothing but spaces (2) or greater (3), and for 1 and 3 the length of
 //! the run, complemented for 3: the longer run is the greater text before a 1 and the lesser before a 3. Each level
 //! ends with "nothing but spaces". Where trailing spaces count (NO PAD), the end of a text is less than any weight;
-//! runs are written as well, since CHAR(n) then compares with all its n characters. Only the first level is without
-//! padding; if others follow, it ends with two zero bytes, which are less than any weight.
+//! runs are written as well, since CHAR(n) then compares with all its n characters. In VARCHAR only the first level
+//! is without padding, as in the server. A level without padding ends with two zero bytes if others follow; they are
+//! less than any weight.
 
 use crate::abi::{RRD_MAX_LEVELS, RrdCollation, RrdWeight};
 
@@ -56,8 +57,9 @@ pub fn push_sort_key(
     let levels = usize::from(collation.levels).min(RRD_MAX_LEVELS);
     for (level, space) in collation.space[..levels].iter().enumerate() {
         weights(collation, level as u32, text, max_chars, raw);
-        push_level(raw, space_bytes(space), pads || level > 0, out);
-        if !pads && level == 0 && levels > 1 {
+        let pads = pads || (level > 0 && !is_padded);
+        push_level(raw, space_bytes(space), pads, out);
+        if !pads && level + 1 < levels {
             out.extend_from_slice(&[0, 0]);
         }
     }
@@ -98,9 +100,8 @@ fn weights(collation: &RrdCollation, level: u32, text: &[u8], max_chars: u32, ra
     loop {
         raw.resize(room, 0);
         // SAFETY: the handle belongs to the function; text and room are what the slices say.
-        let length = unsafe {
-            function(collation.handle, level, text.as_ptr(), text.len(), max_chars, raw.as_mut_ptr(), room)
-        };
+        let length =
+            unsafe { function(collation.handle, level, text.as_ptr(), text.len(), max_chars, raw.as_mut_ptr(), room) };
         if length + 8 < room || room >= most {
             raw.truncate(length);
             return;

@@ -2,6 +2,8 @@
 //!
 //! `RRD_WRITE_HEADER=1 cargo test -p rrd-ffi --test header` writes it anew.
 
+#![expect(clippy::expect_used, reason = "a test that cannot go on has failed")]
+
 use std::path::Path;
 
 const SOURCES: [&str; 5] = ["abi.rs", "export_engine.rs", "export_session.rs", "export_table.rs", "export_row.rs"];
