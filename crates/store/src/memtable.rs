@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{RwLock, RwLockReadGuard};
 use smallvec::SmallVec;
@@ -50,6 +50,8 @@ pub struct Memtable {
     layout: Arc<RowLayout>,
     map: RwLock<BTreeMap<Key, RowVersion>>,
     bytes: AtomicUsize,
+    /// What deletes make of the number of keys: an estimate of rows.
+    deleted_rows: AtomicI64,
     /// Log position of the first commit in it; `u64::MAX` while empty.
     first_lsn: AtomicU64,
 }
@@ -64,6 +66,7 @@ impl Memtable {
             layout,
             map: RwLock::new(BTreeMap::new()),
             bytes: AtomicUsize::new(0),
+            deleted_rows: AtomicI64::new(0),
             first_lsn: AtomicU64::new(u64::MAX),
         }
     }
@@ -93,11 +96,17 @@ impl Memtable {
         self.map.read().len()
     }
 
+    /// By how many rows it changes the table, roughly: an update counts as a new row.
+    pub fn rows_added(&self) -> i64 {
+        self.len() as i64 - self.deleted_rows.load(Ordering::Relaxed)
+    }
+
     /// Adds the writes of one commit. Versions that no snapshot from `oldest_snapshot` on can see are dropped.
     /// Returns by how many bytes the memtable grew.
     pub fn apply(&self, seq: u64, lsn: u64, oldest_snapshot: u64, writes: impl Iterator<Item = (Key, Option<Box<[u8]>>)>) -> i64 {
         self.first_lsn.fetch_min(lsn, Ordering::AcqRel);
         let mut added = 0i64;
+        let mut deleted = 0i64;
         let mut map = self.map.write();
         for (key, row) in writes {
             let mut version = RowVersion { seq, row, older: None };
@@ -105,16 +114,20 @@ impl Memtable {
             match map.entry(key) {
                 std::collections::btree_map::Entry::Vacant(slot) => {
                     added += slot.key().len() as i64;
+                    // A tombstone of its own hides a row on disk.
+                    deleted += if version.row.is_none() { 2 } else { 0 };
                     slot.insert(version);
                 }
                 std::collections::btree_map::Entry::Occupied(mut slot) => {
                     let current = slot.get_mut();
+                    deleted += i64::from(version.row.is_none()) - i64::from(current.row.is_none());
                     std::mem::swap(current, &mut version);
                     added -= drop_unseen(&mut version, oldest_snapshot) as i64;
                     slot.get_mut().older = Some(Box::new(version));
                 }
             }
         }
+        self.deleted_rows.fetch_add(deleted, Ordering::Relaxed);
         self.bytes.fetch_add(added.max(0) as usize, Ordering::Relaxed);
         self.bytes.fetch_sub((-added).max(0) as usize, Ordering::Relaxed);
         added

@@ -114,9 +114,9 @@ impl Table {
             tombstones += meta.tombstones;
             bytes += meta.bytes;
         }
-        let in_memory: u64 = version.memtables().map(|m| m.len() as u64).sum();
+        let in_memory: i64 = version.memtables().map(|m| m.rows_added()).sum();
         TableStats {
-            rows: (stored + in_memory).saturating_sub(2 * tombstones),
+            rows: stored.saturating_add_signed(in_memory).saturating_sub(2 * tombstones),
             data_bytes: bytes,
             index_bytes: self.indexes().iter().map(|i| i.table.stats().data_bytes).sum(),
             memtable_bytes: version.memtable_bytes() as u64,

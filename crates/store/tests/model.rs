@@ -546,7 +546,7 @@ fn the_store_does_what_a_sorted_map_does() {
             let seed: u64 = seed.parse().expect("MODEL_SEED is a number");
             seed..seed + 1
         }
-        Err(_) => 1..250,
+        Err(_) => 1..150,
     };
     for seed in seeds {
         let run = std::panic::catch_unwind(|| {
