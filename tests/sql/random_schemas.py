@@ -45,7 +45,8 @@ class Schema:
         self.key = key
         self.others = others
         self.columns = key + others
-        self.order = order or ", ".join(column.name for column in key)
+        # With the table's name, since a selected literal 'a' would be a column called a.
+        self.order = order or ", ".join(f"{name}.{column.name}" for column in key)
         self.reverse = ", ".join(f"{part} DESC" for part in self.order.split(", "))
         self.list = ", ".join(column.name for column in self.columns)
 
@@ -137,7 +138,7 @@ SCHEMAS = [
             Column("b", texts, ("LOWER(b)",), ordered=False),
             Column("c", lambda rng: rng.choice(["0.5", "2", "-8.25"])),
         ],
-        order="a, HEX(b), c",
+        order="loose.a, HEX(loose.b), loose.c",
     ),
     Schema(
         "documents",

@@ -28,6 +28,7 @@ from private_server import PrivateServer, ServerError  # noqa: E402
 FOLDER = ROOT / "build" / "test" / "random-sql"
 ER_DUP_ENTRY = 1062
 SHRINK_SECONDS = 60
+LONG_INSERT_ROWS = 16
 
 
 class Twins:
@@ -79,6 +80,12 @@ class Difference(Exception):
         return (self.statement.split()[0], *numbers)
 
 
+def told_late(statement, one, other):
+    """A long INSERT finds duplicates at its end: of several errors in it, another one is told than by InnoDB."""
+    is_long = statement.startswith("INSERT INTO") and statement.count("), (") >= LONG_INSERT_ROWS - 1
+    return is_long and one[0] == other[0] == "error" and ER_DUP_ENTRY in (one[1], other[1])
+
+
 class Run:
     """One pair of databases, and what was sent to it so far."""
 
@@ -116,8 +123,11 @@ class Run:
             self.connect()
             return
         one, other = self.twins[who].run(statement)
-        if one != other and not (self.ignore_counts and one[0] == other[0] == "ok" and one[2:] == other[2:]):
-            raise Difference(statement, (one, other))
+        if one == other or told_late(statement, one, other):
+            return
+        if self.ignore_counts and one[0] == other[0] == "ok" and one[2:] == other[2:]:
+            return
+        raise Difference(statement, (one, other))
 
     def compare_tables(self):
         for schema in SCHEMAS:
