@@ -26,12 +26,17 @@ use crate::write_out::OutRow;
 pub struct Run {
     bytes: Vec<u8>,
     starts: Vec<usize>,
+    /// Rows that may exist already, by number.
+    doubtful: Vec<usize>,
 }
 
 impl Run {
     /// Adds a row.
     #[inline]
-    pub fn push(&mut self, row: &[u8]) {
+    pub fn push(&mut self, row: &[u8], is_new: bool) {
+        if !is_new {
+            self.doubtful.push(self.starts.len());
+        }
         self.starts.push(self.bytes.len());
         self.bytes.extend_from_slice(row);
     }
@@ -44,6 +49,12 @@ impl Run {
     /// The rows in the order of arrival.
     pub fn rows(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.starts.len()).map(|i| self.row(i))
+    }
+
+    /// The rows in the order of arrival, each with whether it is certainly new.
+    pub fn rows_and_doubts(&self) -> impl Iterator<Item = (&[u8], bool)> {
+        let mut doubtful = self.doubtful.iter().peekable();
+        self.rows().enumerate().map(move |(i, row)| (row, doubtful.next_if_eq(&&i).is_none()))
     }
 
     fn row(&self, i: usize) -> &[u8] {
@@ -90,6 +101,8 @@ pub struct Bulk {
     pub run: Run,
     /// Some row may exist already: to be looked up at the end.
     pub needs_check: bool,
+    /// What the statement does with duplicates.
+    pub mode: OnDuplicate,
     worker: Option<Worker>,
 }
 
@@ -110,7 +123,7 @@ struct Worker {
 impl Bulk {
     /// A statement that has no rows yet.
     pub fn new() -> Bulk {
-        Bulk { run: Run::default(), needs_check: false, worker: None }
+        Bulk { run: Run::default(), needs_check: false, mode: OnDuplicate::Fail, worker: None }
     }
 
     /// Whether some rows went to segments already.
@@ -124,7 +137,7 @@ impl Bulk {
         let run = std::mem::take(&mut self.run);
         let worker = match self.worker.take() {
             Some(worker) => worker,
-            None => Worker::start(engine.clone(), table.clone(), layout.clone())?,
+            None => Worker::start(engine.clone(), table.clone(), layout.clone(), self.mode)?,
         };
         if worker.runs.send(run).is_err() {
             return worker.join().and(Err(Error::Interrupted));
@@ -144,7 +157,7 @@ impl Bulk {
 }
 
 impl Worker {
-    fn start(engine: Arc<Engine>, table: Arc<Table>, layout: Arc<RowLayout>) -> Result<Worker> {
+    fn start(engine: Arc<Engine>, table: Arc<Table>, layout: Arc<RowLayout>, mode: OnDuplicate) -> Result<Worker> {
         let (runs, incoming) = bounded::<Run>(limits::BULK_RUNS_QUEUED);
         let thread = std::thread::Builder::new()
             .name("rrd-bulk".into())
@@ -153,9 +166,9 @@ impl Worker {
                 let mut written = Written { rows: Vec::new(), entries: vec![Vec::new(); indexes.len()] };
                 for run in incoming {
                     let rows = run.sorted(&layout)?;
-                    written.rows.extend(engine.write_private(&table, &layout, &rows, Some(OnDuplicate::Fail))?);
+                    written.rows.extend(engine.write_private(&table, &layout, &rows, Some(mode))?);
                     for (number, index) in indexes.iter().enumerate() {
-                        let segments = write_entries(&engine, index, number, &layout, &run)?;
+                        let segments = write_entries(&engine, (index, number), &layout, &run, mode)?;
                         written.entries[number].extend(segments);
                     }
                 }
@@ -175,20 +188,20 @@ impl Worker {
 }
 
 /// Writes the entries of a run's rows to private segments of an index.
-fn write_entries(engine: &Engine, index: &Index, number: usize, layout: &RowLayout, run: &Run) -> Result<Vec<PrivateSegment>> {
+fn write_entries(engine: &Engine, (index, number): (&Index, usize), layout: &RowLayout, run: &Run, mode: OnDuplicate) -> Result<Vec<PrivateSegment>> {
     let mut entries = Run::default();
     let mut entry = Vec::new();
     for row in run.rows() {
         entry.clear();
         index.push_entry(layout, row, &mut entry);
-        entries.push(&entry);
+        entries.push(&entry, true);
     }
     let entry_layout = index.table.layout();
     let rows = entries.sorted(&entry_layout).map_err(|error| match error {
         Error::Duplicate { row: entry, .. } => refused_in_run(index, number, layout, run, &entry),
         other => other,
     })?;
-    engine.write_private(&index.table, &entry_layout, &rows, Some(OnDuplicate::Fail))
+    engine.write_private(&index.table, &entry_layout, &rows, Some(mode))
 }
 
 /// The error for an entry that occurs twice in a run: the row that came last has it.

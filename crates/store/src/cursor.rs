@@ -64,6 +64,16 @@ struct Bounds {
     times: Option<(u64, u64)>,
 }
 
+impl IndexedRows {
+    /// Whether `entry` is the entry of this row.
+    fn leads_to(&self, entry: &[u8], group: &RowGroup, row: usize) -> Result<bool> {
+        let (mut bytes, mut of_row) = (Vec::new(), Vec::new());
+        group.push_row(row, &mut bytes)?;
+        self.index.push_entry(&self.cursor.layout, &bytes, &mut of_row);
+        Ok(of_row == entry)
+    }
+}
+
 impl Cursor {
     pub(crate) fn new(version: Arc<Version>, layout: Arc<RowLayout>, snapshot: Arc<Snapshot>, own: Option<Arc<RwLock<OwnWrites>>>) -> Cursor {
         Cursor {
@@ -145,8 +155,10 @@ impl Cursor {
             rows.entries = Some((span, at + 1));
             let mut key = Vec::new();
             rows.index.push_base_key(&entry, &mut key);
-            // An own write may have removed the row after its entry was fetched.
-            if let Some((group, row)) = rows.cursor.row_of(&key)? {
+            // An own write may have removed the row, or made it one that another entry leads to.
+            if let Some((group, row)) = rows.cursor.row_of(&key)?
+                && (self.own_generation == 0 || rows.leads_to(&entry, &group, row)?)
+            {
                 return Ok(Some(Span { group, first: row as u32, rows: 1, direction: self.direction }));
             }
         }

@@ -185,8 +185,8 @@ impl Txn {
         }
     }
 
-    /// From now on `insert` into this table may check keys late: a duplicate is then reported by a later
-    /// `insert` or by `end_bulk`. For plain INSERT / LOAD DATA / INSERT SELECT without IGNORE, REPLACE, ON DUPLICATE.
+    /// Many inserts into this table follow, and no reads. Those with [`OnDuplicate::Fail`] may be checked late: a
+    /// duplicate is then reported by a later `insert` or by `end_bulk`. Not for ON DUPLICATE KEY UPDATE.
     pub fn begin_bulk(&mut self, table: &Arc<Table>) {
         let t = self.table_index(table);
         self.tables[t].bulk.get_or_insert_with(Bulk::new);
@@ -197,7 +197,10 @@ impl Txn {
         let t = self.table_index(table);
         let Some(mut bulk) = self.tables[t].bulk.take() else { return Ok(()) };
         if !bulk.has_worker() && bulk.run.bytes() < self.engine.tuning.bulk_min_bytes {
-            return bulk.run.rows().try_for_each(|row| self.insert(table, row, OnDuplicate::Fail));
+            return bulk.run.rows_and_doubts().try_for_each(|(row, is_new)| match is_new {
+                true => self.insert_new(t, row, bulk.mode),
+                false => self.insert(table, row, bulk.mode),
+            });
         }
         self.send_run(t, &mut bulk)?;
         let written = bulk.finish()?;
@@ -229,13 +232,33 @@ impl Txn {
         table.note_auto_increment(&self.tables[t].layout, row);
         let mut key = Key::new();
         self.tables[t].layout.push_key(row, &mut key);
-        if mode == OnDuplicate::Fail && self.tables[t].bulk.is_some() {
-            return self.insert_bulk(t, &key, row);
+        if self.tables[t].bulk.is_some() {
+            let is_new = self.is_certainly_new(t, &key, row)?;
+            if is_new || mode == OnDuplicate::Fail {
+                return self.insert_bulk(t, row, is_new, mode);
+            }
+            // The answer is wanted now: from here on the statement goes row by row.
+            self.end_bulk(table)?;
         }
         let expects_absent = self.claim(t, &key, row, mode)?;
         let entries = self.claim_entries(t, None, row, mode)?;
         self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent })?;
         self.write_entries(entries)
+    }
+
+    /// Inserts a row that is known to be new.
+    fn insert_new(&mut self, t: usize, row: &[u8], mode: OnDuplicate) -> Result<()> {
+        let mut key = Key::new();
+        let layout = self.tables[t].layout.clone();
+        layout.push_key(row, &mut key);
+        self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent: Some(mode) })?;
+        let indexes = self.tables[t].table.indexes();
+        for index in indexes.iter() {
+            let (entry, key) = entry_of(index, &layout, row);
+            let i = self.table_index(&index.table);
+            self.write(i, key, OwnWrite { row: Some(entry.into()), expects_absent: Some(mode) })?;
+        }
+        Ok(())
     }
 
     /// Replaces the row with sort key `old_key` by `row`, whose key may differ (then it must be free).
@@ -543,7 +566,8 @@ impl Txn {
         if bytes > self.engine.tuning.txn_spill_bytes { self.spill(t) } else { self.check_not_doomed() }
     }
 
-    fn insert_bulk(&mut self, t: usize, key: &[u8], row: &[u8]) -> Result<()> {
+    /// Whether the row is behind the newest of its series, in the table and in each unique index.
+    fn is_certainly_new(&mut self, t: usize, key: &[u8], row: &[u8]) -> Result<bool> {
         let mut is_new = self.is_behind_newest(t, key)?;
         let indexes = self.tables[t].table.indexes();
         for index in indexes.iter().filter(|i| i.def.unique) {
@@ -551,8 +575,13 @@ impl Txn {
             let i = self.table_index(&index.table);
             is_new &= self.is_behind_newest(i, &entry_key)?;
         }
+        Ok(is_new)
+    }
+
+    fn insert_bulk(&mut self, t: usize, row: &[u8], is_new: bool, mode: OnDuplicate) -> Result<()> {
         let Some(bulk) = &mut self.tables[t].bulk else { return Ok(()) };
-        bulk.run.push(row);
+        bulk.mode = mode;
+        bulk.run.push(row, is_new);
         bulk.needs_check |= !is_new;
         if bulk.run.bytes() < self.engine.tuning.bulk_run_bytes {
             return Ok(());

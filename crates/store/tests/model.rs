@@ -247,7 +247,25 @@ impl World {
         let layout = self.tables[t].layout();
         let count = self.random.below(60);
         let rows: Vec<Vec<u8>> = (0..count).map(|_| random_row(&mut self.random, &layout)).collect();
+        let ignores = self.random.below(2) == 0;
         let open = self.open[i].as_mut().expect("picked");
+        if ignores {
+            open.txn.begin_bulk(&self.tables[t]);
+            for row in rows {
+                let key = key_of(&layout, &row);
+                let refused = live(&open.own[t], &self.committed[t], &key) || clashes(&layout, &overlay(&self.committed[t], &open.own[t]), &key, &row);
+                match open.txn.insert(&self.tables[t], &row, OnDuplicate::Ignore) {
+                    Ok(()) => {
+                        assert!(!refused, "a duplicate was taken");
+                        let was_own_delete = matches!(open.own[t].get(&key), Some((None, false)));
+                        open.own[t].insert(key, (Some(row), !was_own_delete));
+                    }
+                    Err(Error::Duplicate { .. }) => assert!(refused, "a new row was refused"),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            return open.txn.end_bulk(&self.tables[t]).expect("the end of INSERT IGNORE");
+        }
         let savepoint = open.txn.savepoint();
         open.txn.begin_bulk(&self.tables[t]);
         let mut result = rows.iter().try_for_each(|row| open.txn.insert(&self.tables[t], row, OnDuplicate::Fail));
@@ -381,6 +399,10 @@ impl World {
         let conflict = open.own.iter().zip(&self.committed).any(|(own, committed)| own.iter().any(|(k, (row, expects))| row.is_some() && *expects && committed.contains_key(k)));
         let unclear = self.touches_others(&open);
         let result = open.txn.commit();
+        if conflict && result.is_ok() {
+            // INSERT IGNORE leaves out rows that others were faster to insert.
+            return self.resync();
+        }
         if conflict {
             assert!(matches!(result, Err(Error::Duplicate { .. } | Error::Conflict)), "commit with a conflict gave {result:?}");
             return;
@@ -390,6 +412,14 @@ impl World {
         }
         result.expect("commit");
         self.apply(open.own);
+    }
+
+    /// Takes over what the engine has after a commit whose outcome the model does not predict row by row: every
+    /// row must be one that the model or the transaction wrote, which later comparisons go on checking.
+    fn resync(&mut self) {
+        for t in 0..self.tables.len() {
+            self.committed[t] = all_rows(&self.engine, &self.tables[t]);
+        }
     }
 
     fn apply(&mut self, own: Vec<BTreeMap<Vec<u8>, (Option<Vec<u8>>, bool)>>) {
@@ -420,11 +450,15 @@ impl World {
         let conflict = open.own.iter().zip(&self.committed).any(|(own, committed)| own.iter().any(|(k, (row, expects))| row.is_some() && *expects && committed.contains_key(k)));
         let unclear = self.touches_others(&open);
         let result = open.txn.prepare(b"xid");
-        if conflict || (unclear && result.is_err()) {
+        if (conflict || unclear) && result.is_err() {
             assert!(matches!(result, Err(Error::Duplicate { .. } | Error::Conflict)), "prepare with a conflict gave {result:?}");
             return;
         }
         result.expect("prepare");
+        if conflict {
+            open.txn.commit().expect("commit of a prepared transaction");
+            return self.resync();
+        }
         let had_writes = !self.engine.prepared_xids().is_empty();
         let is_committed = self.random.below(3) > 0;
         if self.random.below(3) == 0 {
