@@ -120,6 +120,9 @@ void ha_rrd::print_error(int error, myf flags)
 
 bool ha_rrd::get_error_message(int, String *text)
 {
-  text->append(m_error.message, strlen(m_error.message));
-  return m_error.status == RRD_LOCK_TIMEOUT || m_error.status == RRD_CONFLICT;
+  /* The server would put it behind its own text for these, without a space. */
+  const bool is_temporary= m_error.status == RRD_LOCK_TIMEOUT || m_error.status == RRD_CONFLICT;
+  if (!is_temporary)
+    text->append(m_error.message, strlen(m_error.message));
+  return is_temporary;
 }
