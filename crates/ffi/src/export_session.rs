@@ -128,16 +128,7 @@ pub unsafe extern "C" fn rrd_session_release(session: *mut RrdSession, mark: u64
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrd_session_commit(session: *mut RrdSession, error: *mut RrdError) -> i32 {
     // SAFETY: promised by the caller.
-    unsafe {
-        guard(error, || {
-            let txn = get_mut(session)?.session.txn();
-            let committed = txn.commit();
-            if committed.is_err() {
-                txn.rollback();
-            }
-            Ok(committed?)
-        })
-    }
+    unsafe { guard(error, || get_mut(session)?.session.commit()) }
 }
 
 /// Undoes everything.
@@ -149,7 +140,7 @@ pub unsafe extern "C" fn rrd_session_rollback(session: *mut RrdSession, error: *
     // SAFETY: promised by the caller.
     unsafe {
         guard(error, || {
-            get_mut(session)?.session.txn().rollback();
+            get_mut(session)?.session.rollback();
             Ok(())
         })
     }

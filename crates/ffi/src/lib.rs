@@ -16,6 +16,7 @@ pub mod export_table;
 pub mod field;
 pub mod guard;
 pub mod image;
+pub mod key_text;
 pub mod options;
 pub mod record;
 pub mod scan;

@@ -9,9 +9,11 @@ use rrd_codec::{Column, Values};
 use rrd_store::schema::{Lane, Schema};
 use rrd_store::{RowLayout, row::RowView};
 
+use crate::abi::RrdField;
 use crate::definition::Definition;
 use crate::field::{Codec, Value};
 use crate::image::{self, KeyPart, Scratch};
+use crate::key_text::Shown;
 use crate::status::{Failure, Outcome};
 
 /// How one column travels.
@@ -37,6 +39,8 @@ pub struct RecordFormat {
     /// The hidden row number's position.
     row_number: Option<u16>,
     record_bytes: usize,
+    /// How the key's values are shown to people.
+    shown: Vec<Shown>,
 }
 
 impl RecordFormat {
@@ -62,8 +66,26 @@ impl RecordFormat {
             return Err(mismatch("the number of columns"));
         }
         let hidden = bind_key(definition, &schema, &plans)?;
-        let (row_number, record_bytes) = (schema.row_number, definition.record_bytes);
-        Ok(RecordFormat { layout, plans, key: definition.key.clone(), hidden, row_number, record_bytes })
+        let shown = definition.key.iter().map(|part| shown(&definition.fields[part.field].raw, &plans[part.field]));
+        Ok(RecordFormat {
+            key: definition.key.clone(),
+            hidden,
+            row_number: schema.row_number,
+            record_bytes: definition.record_bytes,
+            shown: shown.collect(),
+            plans,
+            layout,
+        })
+    }
+
+    /// The key of a row, as an error message shows it.
+    pub fn key_text(&self, row: &[u8]) -> String {
+        let view = self.layout.view(row);
+        let part = |shown: &Shown| match shown.is_bytes() {
+            true => shown.bytes(view.bytes(usize::from(shown.column))),
+            false => shown.int(view.int(usize::from(shown.column))),
+        };
+        self.shown.iter().map(part).collect::<Vec<_>>().join("-")
     }
 
     /// All columns, for writing back.
@@ -216,6 +238,10 @@ fn bind_key(definition: &Definition, schema: &Schema, plans: &[Plan]) -> Outcome
         }
     }
     Ok(hidden)
+}
+
+fn shown(field: &RrdField, plan: &Plan) -> Shown {
+    Shown::new(plan.column, plan.codec, field.time_kind, field.fraction_digits)
 }
 
 fn mismatch(what: &str) -> Failure {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use rrd_store::{Engine, Error, Isolation, Table, Txn};
 
 use crate::abi::{self, RrdIsolation, RrdKilledFn};
-use crate::status::Outcome;
+use crate::record::RecordFormat;
+use crate::status::{Failure, Outcome};
 
 /// A wait for a row lock is cut into pieces of this length, between which KILL is looked for.
 const LOCK_WAIT_PIECE_MS: u64 = 200;
@@ -19,12 +20,14 @@ pub struct Session {
     connection: *mut c_void,
     killed: RrdKilledFn,
     lock_timeout_ms: u64,
+    /// Tables that the transaction inserted into.
+    written: Vec<Arc<RecordFormat>>,
 }
 
 impl Session {
     /// A session for a connection of the server.
     pub fn new(engine: &Arc<Engine>, connection: *mut c_void, killed: RrdKilledFn) -> Session {
-        Session { txn: engine.begin(), connection, killed, lock_timeout_ms: 0 }
+        Session { txn: engine.begin(), connection, killed, lock_timeout_ms: 0, written: Vec::new() }
     }
 
     /// Begins a statement.
@@ -40,6 +43,38 @@ impl Session {
     /// The transaction.
     pub fn txn(&mut self) -> &mut Txn {
         &mut self.txn
+    }
+
+    /// Remembers a table that is inserted into.
+    #[inline]
+    pub fn note_write(&mut self, format: &Arc<RecordFormat>) {
+        if !self.written.last().is_some_and(|last| Arc::ptr_eq(last, format)) {
+            self.written.retain(|known| !Arc::ptr_eq(known, format));
+            self.written.push(format.clone());
+        }
+    }
+
+    /// Commits; on an error everything is undone. A duplicate that another transaction was faster to insert is
+    /// explained, since the server has no record at hand to show.
+    pub fn commit(&mut self) -> Outcome<()> {
+        let written = std::mem::take(&mut self.written);
+        match self.txn.commit() {
+            Ok(()) => Ok(()),
+            Err(Error::Duplicate { index: 0, row, .. }) => {
+                self.txn.rollback();
+                Err(Failure::Explained(abi::RRD_DUPLICATE, duplicate_text(&written, &row)))
+            }
+            Err(error) => {
+                self.txn.rollback();
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Undoes everything.
+    pub fn rollback(&mut self) {
+        self.written.clear();
+        self.txn.rollback();
     }
 
     /// An error if the statement was killed.
@@ -63,5 +98,14 @@ impl Session {
             }
             self.check_killed()?;
         }
+    }
+}
+
+/// The server's words for a duplicate; the value is left out when more than one table may have it.
+fn duplicate_text(written: &[Arc<RecordFormat>], row: &[u8]) -> String {
+    let mut tables = written.iter().filter(|format| format.layout().check(row));
+    match (tables.next(), tables.next()) {
+        (Some(format), None) => format!("Duplicate entry '{}' for key 'PRIMARY'", format.key_text(row)),
+        _ => "Duplicate entry for key 'PRIMARY'".to_owned(),
     }
 }

@@ -32,7 +32,7 @@ enum Current {
 pub struct TableHandle {
     engine: Arc<Engine>,
     table: Arc<Table>,
-    format: RecordFormat,
+    format: Arc<RecordFormat>,
     /// Columns to write into records.
     read: Vec<Plan>,
     is_locking: bool,
@@ -60,7 +60,7 @@ impl TableHandle {
         TableHandle {
             engine,
             table,
-            format,
+            format: Arc::new(format),
             read: Vec::new(),
             is_locking: false,
             scratch: Scratch::default(),
@@ -95,9 +95,10 @@ impl TableHandle {
     /// Chooses the fields (by the server's numbers) that reads write into records, and whether reads lock.
     pub fn set_columns(&mut self, numbers: &[u32], is_locking: bool) {
         self.is_locking = is_locking;
-        let plans = self.format.plans().iter().filter(|plan| numbers.contains(&plan.number));
+        let mut wanted = numbers.iter().peekable();
         self.read.clear();
-        self.read.extend(plans);
+        // Both lists ascend.
+        self.read.extend(self.format.plans().iter().filter(|plan| wanted.next_if_eq(&&plan.number).is_some()));
         self.probe = None;
     }
 
@@ -129,6 +130,7 @@ impl TableHandle {
             // The store locks the key as well; here the wait can be killed and has the session's time-out.
             self.lock_new_key(session)?;
         }
+        session.note_write(&self.format);
         match session.txn().insert(&self.table, &self.new_row, mode) {
             Ok(()) => Ok(()),
             Err(error) => self.insert_failed(session, error, mode),
