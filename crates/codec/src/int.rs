@@ -24,6 +24,10 @@ const DEPTH: u8 = 8;
 const FEW: usize = 4096;
 /// Up to so many bits a row, packing is tried beside the entropy stage.
 const FEW_BITS: f64 = 3.0;
+/// The bits of a block that is not worth the entropy stage.
+const TINY: usize = 256;
+/// From so many bits a row on, values are noise.
+const NOISE_BITS: f64 = 63.5;
 
 /// How an inner block is to be written.
 #[derive(Clone, Copy)]
@@ -79,6 +83,9 @@ fn encode_level(values: &[u64], sign: Sign, level: Level, out: &mut Vec<u8>) {
     if plan.factor.is_some_and(|factor| scaled::encode(values, factor, sign, level, out)) {
         return;
     }
+    if plan.shape.bits.min(plan.runs_bits).min(plan.dictionary_bits) > NOISE_BITS {
+        return write_raw(values, out);
+    }
     let enough = level.close(plan.shape.bits.min(plan.runs_bits));
     let few = values.len() <= FEW;
     // A dictionary takes time: it must be clearly better.
@@ -120,17 +127,23 @@ fn encode_end(values: &[u64], sign: Sign, shape: plan::Shape, level: Level, out:
     if level.effort == Effort::Fast {
         return packed::encode(values, sign, shape.local, level, out);
     }
-    let rans = rans::Plan::new(values, sign, shape.rans_local);
     let start = out.len();
     // Few patches may have a pattern, which no estimate sees.
-    if shape.packed_bits <= level.close(rans.bits() / values.len() as f64).max(FEW_BITS) {
+    let early = shape.packed_bits <= FEW_BITS;
+    if early {
         packed::encode(values, sign, shape.local, level, out);
-        // Packed blocks decode faster: half a percent of size is worth it.
-        if (out.len() - start) as f64 * 8.0 <= rans.bits() * 1.005 {
+        if (out.len() - start) * 8 <= TINY + values.len() / 100 {
             return;
         }
     }
-    try_another(out, start, |out| rans.write(sign, level, out));
+    let rans = rans::Plan::new(values, sign, shape.rans_local);
+    if !early && shape.packed_bits <= level.close(rans.bits() / values.len() as f64) {
+        packed::encode(values, sign, shape.local, level, out);
+    }
+    // Packed blocks decode faster: half a percent of size is worth it.
+    if start == out.len() || (out.len() - start) as f64 * 8.0 > rans.bits() * 1.005 {
+        try_another(out, start, |out| rans.write(sign, level, out));
+    }
 }
 
 /// Replaces the block from `start` on by what `encode` writes, if there is no block yet or that is smaller.
