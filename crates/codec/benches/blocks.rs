@@ -2,6 +2,8 @@
 //!
 //! `memcpy` is the ceiling. Sizes beside their entropy are printed by the example `sizes`.
 
+#![expect(missing_docs, reason = "criterion's macro writes a public function")]
+
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use rrd_codec::{Column, Effort, Kind, codec_name, decode, encode};
 use std::hint::black_box;

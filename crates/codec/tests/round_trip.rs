@@ -271,8 +271,6 @@ fn any_column() -> impl Strategy<Value = Column> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
     #[test]
     fn any_column_comes_back(column in any_column()) {
         assert_round_trip(&column);
