@@ -1,9 +1,9 @@
 /*
   Writing: one call of the store for each row.
 
-  A statement that only inserts, and for which a duplicate is an error, is a bulk statement: the store may then
-  check keys late and reports the duplicate with the row that it refused. REPLACE and ON DUPLICATE KEY UPDATE
-  go on to read and change the row in the way, so that is locked.
+  A statement that inserts many rows is a bulk statement. Where a duplicate is an error, the store may check keys
+  late and reports the duplicate with the row that it refused; IGNORE and REPLACE get their answer at once. REPLACE
+  and ON DUPLICATE KEY UPDATE go on to read and change the row in the way, so that is locked.
 */
 #include "ha_rrd.h"
 
@@ -39,9 +39,8 @@ int ha_rrd::extra(enum ha_extra_function operation)
 
 void ha_rrd::start_bulk_insert(ha_rows rows, uint)
 {
-  const bool is_plain= !m_ignores_duplicates && !m_replaces_duplicates && !m_updates_duplicates &&
-                       ha_thd()->lex->duplicates == DUP_ERROR;
-  if (!is_plain || table->triggers || (rows && rows < smallest_bulk))
+  const bool may_update= m_updates_duplicates || ha_thd()->lex->duplicates == DUP_UPDATE;
+  if (may_update || table->triggers || (rows && rows < smallest_bulk))
     return;
   m_is_bulk= rrd_bulk_begin(store(), session(), &m_error) == RRD_OK;
 }
@@ -81,11 +80,12 @@ RrdInsert ha_rrd::insert_mode() const
 
 int ha_rrd::write_row(const uchar *record)
 {
-  int status= rrd_row_insert(store(), session(), record, insert_mode(), &m_error);
+  const RrdInsert mode= insert_mode();
+  int status= rrd_row_insert(store(), session(), record, mode, &m_error);
   if (likely(status == RRD_OK))
     return 0;
   if (status == RRD_DUPLICATE)
-    return duplicate(status, const_cast<uchar *>(record), m_is_bulk);
+    return duplicate(status, const_cast<uchar *>(record), m_is_bulk && mode == RRD_INSERT_FAIL);
   return result(status);
 }
 
