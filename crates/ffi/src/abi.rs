@@ -159,6 +159,11 @@ pub struct RrdCollation {
     pub space: [RrdWeight; RRD_MAX_LEVELS],
 }
 
+// SAFETY: a collation of the server never changes and lives as long as the server; `weights` only reads it.
+unsafe impl Send for RrdCollation {}
+// SAFETY: as above.
+unsafe impl Sync for RrdCollation {}
+
 /// One stored column of a table.
 #[repr(C)]
 #[derive(Clone, Copy)]
