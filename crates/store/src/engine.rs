@@ -154,7 +154,9 @@ impl Engine {
         if self.poisoned().is_some() {
             return Ok(());
         }
-        self.wal.mark()
+        self.wal.mark()?;
+        self.wal.sync(self.wal.position())?;
+        crate::shutdown::write_note(&*self.fs, &self.dir, self.wal.position())
     }
 
     /// New table; durable when it returns.
@@ -348,6 +350,7 @@ impl Engine {
             }
             done += segment.meta().bytes;
         }
+        findings.dedup();
         if findings.is_empty() {
             self.check_indexes(table, &mut findings)?;
         }
@@ -419,7 +422,7 @@ impl Engine {
             ("open_snapshots", self.snapshots.len() as u64),
             ("prepared_transactions", self.prepared_count()),
             ("row_locks", self.locks.len() as u64),
-            ("tables", self.tables.read().by_id.len() as u64),
+            ("tables", self.table_names().len() as u64),
         ]
     }
 
@@ -446,7 +449,10 @@ impl Engine {
 
     /// Records edits; a failure that leaves the disk's state unknown poisons the engine.
     pub(crate) fn commit_manifest(&self, edits: &[Edit]) -> Result<()> {
-        self.manifest.commit(edits).inspect_err(|error| self.poison_unless_full(error))
+        self.manifest.commit(edits).inspect_err(|error| match self.manifest.is_poisoned() {
+            true => self.poison(&error.to_string()),
+            false => self.poison_unless_full(error),
+        })
     }
 
     pub(crate) fn poison_unless_full(&self, error: &Error) {

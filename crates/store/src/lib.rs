@@ -33,6 +33,7 @@ mod recovery;
 pub mod row;
 pub mod schema;
 pub mod segment;
+mod shutdown;
 mod snapshot;
 mod source;
 pub mod table;

@@ -61,6 +61,7 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
         }
         Ok(())
     })?;
+    crate::shutdown::check_note(&*fs, &config.dir, wal.position())?;
     if !links.is_empty() {
         manifest.commit(&links)?;
         link(&tables, &fs, &cache, &links);

@@ -381,23 +381,34 @@ pub(crate) fn find_in_segment(segment: &Arc<LiveSegment>, base_seq: u64, layout:
 
 fn rows_between(segment: &LiveSegment, low: Option<&[u8]>, high: Option<&[u8]>) -> Result<u64> {
     let index = segment.index()?;
-    // Rows before a key: whole groups before it, and half of the one that it falls into.
+    // Rows before a key: whole groups before it, and a share of the one that it falls into.
     let rows_below = |key: &[u8]| {
         let number = index.find_group(key);
         if number >= index.group_count() {
             return index.rows();
         }
         let group = index.group(number);
-        group.first_row + if key > group.first_key { u64::from(group.rows) / 2 } else { 0 }
+        group.first_row + (f64::from(group.rows) * share_below(group.first_key, group.last_key, key)) as u64
     };
     let from = low.map_or(0, rows_below);
     let to = high.map_or(index.rows(), rows_below);
     Ok(to.saturating_sub(from).max(1))
 }
 
+/// Which share of the keys from `first` to `last` is below `key`, if they lie evenly.
+fn share_below(first: &[u8], last: &[u8], key: &[u8]) -> f64 {
+    if key <= first {
+        return 0.0;
+    }
+    let shared = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+    let number = |bytes: &[u8]| (0..8).fold(0u64, |n, i| (n << 8) | u64::from(bytes.get(shared + i).copied().unwrap_or(0))) as f64;
+    let (low, high) = (number(first), number(last));
+    if high > low { ((number(key) - low) / (high - low)).clamp(0.0, 1.0) } else { 0.5 }
+}
+
 /// Counts keys of a memtable within bounds, but not beyond a number that says "many".
 fn count_between(memtable: &crate::memtable::Memtable, low: Option<&[u8]>, high: Option<&[u8]>) -> u64 {
-    const MANY: usize = 1000;
+    const MANY: usize = 10_000;
     let entries = memtable.entries();
     if low.is_none() && high.is_none() {
         return entries.len() as u64;
@@ -410,5 +421,11 @@ fn count_between(memtable: &crate::memtable::Memtable, low: Option<&[u8]>, high:
     let low_bound = low.map_or(Bound::Unbounded, Bound::Included);
     let high_bound = high.map_or(Bound::Unbounded, Bound::Excluded);
     let counted = entries.range::<[u8], _>((low_bound, high_bound)).take(MANY).count();
-    if counted < MANY { counted as u64 } else { (entries.len() as u64 / 2).max(MANY as u64) }
+    if counted < MANY {
+        return counted as u64;
+    }
+    let (Some((first, _)), Some((last, _))) = (entries.first_key_value(), entries.last_key_value()) else { return 0 };
+    let below = |key: Option<&[u8]>, open: f64| key.map_or(open, |key| share_below(first, last, key));
+    let share = below(high, 1.0) - below(low, 0.0);
+    ((entries.len() as f64 * share) as u64).max(MANY as u64)
 }

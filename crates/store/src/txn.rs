@@ -175,10 +175,10 @@ impl Txn {
         Ok(())
     }
 
-    /// Forgets the mark and later ones, keeps the work.
+    /// Forgets the mark, keeps the work and later marks.
     pub fn release(&mut self, savepoint: u64) {
         if let Some(at) = self.savepoints.iter().position(|s| s.id == savepoint) {
-            self.savepoints.truncate(at);
+            self.savepoints.remove(at);
         }
         if self.savepoints.is_empty() {
             self.undo.clear();
@@ -387,13 +387,21 @@ impl Txn {
     /// A cursor over the table in key order that sees this transaction's snapshot and own writes.
     pub fn cursor(&mut self, table: &Arc<Table>) -> Result<Cursor> {
         let t = self.table_index(table);
-        if self.tables[t].bulk.is_some() {
-            // A trigger reads what its statement has inserted so far.
-            self.end_bulk(table)?;
-        }
+        // A trigger reads what its statement has inserted so far.
+        self.end_bulk(table)?;
         let snapshot = self.snapshot();
         let entry = &self.tables[t];
         Ok(Cursor::new(entry.table.version(), entry.layout.clone(), snapshot, Some(entry.own.clone())))
+    }
+
+    /// A cursor for locking reads: it sees what is committed now, whatever the snapshot of the transaction. Rows may
+    /// still change until they are locked: see [`Txn::read_latest`].
+    pub fn locking_cursor(&mut self, table: &Arc<Table>) -> Result<Cursor> {
+        self.end_bulk(table)?;
+        let t = self.table_index(table);
+        let entry = &self.tables[t];
+        let now = self.engine.take_snapshot();
+        Ok(Cursor::new(entry.table.version(), entry.layout.clone(), now, Some(entry.own.clone())))
     }
 
     /// A cursor over the table in the order of its `number`-th secondary index. Keys for `seek` and bounds are

@@ -385,7 +385,7 @@ impl World {
         let (id, own) = open.savepoints[at].clone();
         if release {
             open.txn.release(id);
-            open.savepoints.truncate(at);
+            open.savepoints.remove(at);
         } else {
             open.txn.rollback_to(id).expect("rollback to savepoint");
             open.own = own;

@@ -46,7 +46,6 @@ fn script() -> Vec<Step> {
         Step::Commit(vec![("db/b", vec![(0, 0, GONE), (9, 9, 9)])]),
         Step::Rename("db/b", "db/c"),
         Step::Commit(vec![("db/c", rows(40, 4)), ("db/a", rows(400, 2))]),
-        Step::Close,
         Step::Commit(vec![("db/c", rows(50, 1))]),
         Step::Truncate("db/c"),
         Step::Commit(vec![("db/c", rows(60, 2))]),
@@ -334,4 +333,27 @@ fn a_disk_that_stays_full_keeps_what_was_acknowledged_and_heals() {
 
 fn libc_enospc() -> i32 {
     28
+}
+
+#[test]
+fn after_a_clean_shutdown_a_short_or_missing_log_or_manifest_is_reported() {
+    let fs = SimFs::new();
+    run_script(&fs);
+    let is_watched = |path: &std::path::Path| path.to_string_lossy().contains("log-") || path.to_string_lossy().ends_with(".rrdm");
+    let files: Vec<_> = fs.files().into_iter().filter(|path| is_watched(path)).collect();
+    assert!(files.len() >= 2, "{files:?}");
+    let newest_log = files.iter().filter(|path| path.to_string_lossy().contains("log-")).max().expect("a log file");
+    let manifest = files.iter().find(|path| path.to_string_lossy().ends_with(".rrdm")).expect("a manifest");
+    for path in [newest_log, manifest] {
+        let len = fs.read(path).len() as u64;
+        for keep in (0..len).step_by((len / 40).max(1) as usize) {
+            let cut = fs.kill();
+            cut.truncate(path, keep);
+            let opened = open(&cut).map(|_| ());
+            assert!(opened.is_err(), "{} cut to {keep} of {len} bytes went unnoticed", path.display());
+        }
+        let gone = fs.kill();
+        gone.remove(path).expect("remove");
+        assert!(open(&gone).is_err(), "{} is missing and nobody noticed", path.display());
+    }
 }
