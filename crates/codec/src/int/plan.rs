@@ -1,6 +1,6 @@
 //! Which transform is worth its while, judged by a sample.
 //!
-//! The sample is a number of short windows spread over the block. For the values and for their first and second
+//! The sample is a number of windows spread over the block. For the values and for their first and second
 //! differences the bits of a row are estimated from the lengths of the distances to a pivot: for packing as the best
 //! width of each window plus patches, for the entropy stage as what an adaptive code of the lengths would take, plus
 //! the bits below the leading one.
@@ -10,11 +10,15 @@ use crate::Effort;
 use crate::bits::{bit_length, zigzag};
 use std::ops::Range;
 
-/// Rows of a window.
-const WINDOW: usize = 64;
+/// Rows of a window: as many as a group has, which may have a pivot of its own.
+const WINDOW: usize = 256;
+/// Every so many rows of a window are looked at.
+const STRIDE: usize = 4;
 /// The most windows of a sample, and the rows that each stands for at least.
 const WINDOWS: usize = 12;
 const ROWS_A_WINDOW: usize = 1024;
+/// Up to so many rows are looked at one by one.
+const FEW: usize = 1024;
 /// What a patch costs beside the bits of its value: its position.
 pub(crate) const PATCH_BITS: u32 = 8;
 /// What a pivot of a window's own costs a row.
@@ -22,20 +26,26 @@ const PIVOT_BITS: f64 = 0.06;
 /// Rows of a window that the common distribution weighs as much as.
 const PRIOR: f64 = 16.0;
 
-/// Short windows spread over a block.
+/// Windows spread over a block.
 pub(crate) struct Sample {
     windows: Vec<Range<usize>>,
+    stride: usize,
 }
 
 impl Sample {
     pub(crate) fn new(rows: usize) -> Self {
-        let count = (rows / ROWS_A_WINDOW).clamp(4, WINDOWS);
-        if rows <= count * WINDOW {
+        if rows <= FEW {
             let window = |i| i * WINDOW..rows.min((i + 1) * WINDOW);
-            return Sample { windows: (0..rows.div_ceil(WINDOW)).map(window).collect() };
+            return Sample { windows: (0..rows.div_ceil(WINDOW)).map(window).collect(), stride: 1 };
         }
-        let step = (rows - WINDOW) / (count - 1);
-        Sample { windows: (0..count).map(|i| i * step..i * step + WINDOW).collect() }
+        let count = (rows / ROWS_A_WINDOW).clamp(4, WINDOWS);
+        let room = rows / count;
+        let window = |i: usize| {
+            // Somewhere in its part of the block: windows at equal distances would fall in step with the series.
+            let start = i * room + (i + 1) * 0x9e37 % 0xffff * (room - WINDOW) / 0xffff;
+            start..start + WINDOW
+        };
+        Sample { windows: (0..count).map(window).collect(), stride: STRIDE }
     }
 
     /// The sampled rows alone, and the windows that they make.
@@ -45,7 +55,7 @@ impl Sample {
             windows.push(gathered.len()..gathered.len() + window.len());
             gathered.extend_from_slice(&values[window.clone()]);
         }
-        (Sample { windows }, gathered)
+        (Sample { windows, stride: self.stride }, gathered)
     }
 
     /// Where the windows start and end.
@@ -61,17 +71,20 @@ impl Sample {
 
     /// The differences of an order (0: the values themselves), each window's behind that of the one before.
     fn residuals(&self, values: &[u64], order: usize) -> Residuals {
-        let mut residuals = Residuals { values: Vec::with_capacity(WINDOWS * WINDOW), windows: Vec::new() };
+        let rows = self.windows.iter().map(Range::len).sum::<usize>();
+        let mut residuals = Residuals { values: Vec::with_capacity(rows / self.stride + WINDOWS), windows: Vec::new() };
         for window in &self.windows {
             let start = residuals.values.len();
             // With the rows before the window, where there are some.
             let rows = &values[window.start.saturating_sub(order)..window.end];
+            let stride = self.stride;
             match order {
-                0 => residuals.values.extend_from_slice(rows),
-                1 => residuals.values.extend(rows.windows(2).map(|v| v[1].wrapping_sub(v[0]))),
-                _ => residuals
-                    .values
-                    .extend(rows.windows(3).map(|v| v[2].wrapping_sub(v[1]).wrapping_sub(v[1].wrapping_sub(v[0])))),
+                0 => residuals.values.extend(rows.iter().step_by(stride)),
+                1 => residuals.values.extend(rows.windows(2).step_by(stride).map(|v| v[1].wrapping_sub(v[0]))),
+                _ => residuals.values.extend(
+                    (rows.windows(3).step_by(stride))
+                        .map(|v| v[2].wrapping_sub(v[1]).wrapping_sub(v[1].wrapping_sub(v[0]))),
+                ),
             }
             residuals.windows.push(start..residuals.values.len());
         }

@@ -27,6 +27,8 @@ struct Group {
     found: Counts,
     /// And judged by these.
     judged: Counts,
+    /// The bits of the first half under its own distribution.
+    own_bits: f32,
 }
 
 /// The number of a table for each group, counted from 0 without holes.
@@ -38,12 +40,11 @@ pub(crate) fn choose(numbers: &[u64]) -> Vec<u64> {
     let groups = count_cells(numbers);
     let mut best = Clustering::assign(&groups, &[code(&sum(groups.iter()))]);
     while best.clusters < TABLES {
-        let trials = best.seeds(&groups).map(|seed| best.split(&groups, seed));
-        let trial = trials.into_iter().min_by(|a, b| a.bits.total_cmp(&b.bits));
-        match trial.filter(|trial| trial.bits + TABLE_BITS < best.bits) {
-            Some(trial) => best = trial,
-            None => break,
+        let trial = best.split(&groups);
+        if trial.bits + TABLE_BITS >= best.bits {
+            break;
         }
+        best = trial;
     }
     best.numbered()
 }
@@ -60,7 +61,11 @@ fn count_cells(numbers: &[u64]) -> Vec<Group> {
         }
         counts
     };
-    numbers.chunks(GROUP).map(|group| Group { found: count(group, 0), judged: count(group, STEP) }).collect()
+    let of_group = |group: &[u64]| {
+        let found = count(group, 0);
+        Group { own_bits: dot(&found, &code(&found)), judged: count(group, STEP), found }
+    };
+    numbers.chunks(GROUP).map(of_group).collect()
 }
 
 /// Which cluster each group belongs to, and the bits that all take.
@@ -89,23 +94,35 @@ impl Clustering {
 
     /// Groups that may be the core of a new cluster: the dearest, the cheapest, and the one that fits worst.
     fn seeds(&self, groups: &[Group]) -> [usize; 3] {
-        let own = |group: usize| dot(&groups[group].found, &code(&groups[group].found));
         let most = |score: &dyn Fn(usize) -> f32| {
             let scores = (0..groups.len()).map(|group| (group, score(group)));
             scores.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(group, _)| group)
         };
-        [most(&|i| self.group_bits[i]), most(&|i| -self.group_bits[i]), most(&|i| self.group_bits[i] - own(i))]
+        [
+            most(&|i| self.group_bits[i]),
+            most(&|i| -self.group_bits[i]),
+            most(&|i| self.group_bits[i] - groups[i].own_bits),
+        ]
     }
 
-    /// One cluster more, grown from a seed.
-    fn split(&self, groups: &[Group], seed: usize) -> Self {
+    /// One cluster more, grown from the most promising seed.
+    fn split(&self, groups: &[Group]) -> Self {
+        let grown = self.seeds(groups).map(|seed| self.grow(groups, seed));
+        let best = grown.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
         let mut codes = self.codes(groups);
-        codes.push(code(&groups[seed].found));
-        let mut trial = Self::assign(groups, &codes);
-        for _ in 0..2 {
-            trial = Self::assign(groups, &trial.codes(groups));
-        }
-        trial
+        codes.extend(best.map(|(code, _)| code));
+        let trial = Self::assign(groups, &codes);
+        Self::assign(groups, &trial.codes(groups))
+    }
+
+    /// The code of the groups that a seed attracts, and what they gain by it.
+    fn grow(&self, groups: &[Group], seed: usize) -> (Counts, f32) {
+        let own = code(&groups[seed].found);
+        let gain = |(group, bits): (&Group, &f32), code| (bits - dot(&group.found, code)).max(0.0);
+        let attracted = groups.iter().zip(&self.group_bits).filter(|&pair| gain(pair, &own) > 0.0);
+        let code = code(&sum(attracted.map(|(group, _)| group)));
+        let gains = groups.iter().zip(&self.group_bits).map(|pair| gain(pair, &code)).sum();
+        (code, gains)
     }
 
     /// The bits of a number of each cell, for each cluster.
