@@ -60,9 +60,11 @@ pub(crate) fn encode(values: &[u64], sign: Sign, local: bool, level: Level, out:
 }
 
 /// Appends a block of one group without patches: no block is nested in it.
+///
+/// There must be values.
 pub(crate) fn encode_flat(values: &[u64], sign: Sign, out: &mut Vec<u8>) {
-    let keys = || values.iter().map(|&value| sign.key(value));
-    let pivot = sign.key(middle(keys().min().unwrap_or(0), keys().max().unwrap_or(0)));
+    let (low, high) = range(values, sign);
+    let pivot = sign.key(middle(low, high));
     let distances: Vec<u64> = values.iter().map(|value| zigzag(value.wrapping_sub(pivot))).collect();
     let width = bit_length(distances.iter().fold(0, |all, distance| all | distance));
     out.push(tag::INT_PACKED);
@@ -155,10 +157,20 @@ fn choose_pivot(values: &[u64], sample: usize, sign: Sign) -> u64 {
     let keys = &mut keys[..count];
     keys.iter_mut().zip(values.iter().step_by(step)).for_each(|(key, &value)| *key = sign.key(value));
     keys.sort_unstable();
-    sign.key(middle_of_best(keys))
+    let width = best_frame_width(keys);
+    let (low, high) = range(values, sign);
+    let holds_all = bit_length(high - low) <= width;
+    sign.key(if holds_all { middle(low, high) } else { middle_of_frame(keys, width) })
 }
 
-fn middle_of_best(keys: &[u64]) -> u64 {
+/// The lowest and the highest key.
+fn range(values: &[u64], sign: Sign) -> (u64, u64) {
+    let key = |range: (u64, u64), &value: &u64| (range.0.min(sign.key(value)), range.1.max(sign.key(value)));
+    values.iter().fold((u64::MAX, 0), key)
+}
+
+/// The width of the frame that costs least for some sorted keys.
+fn best_frame_width(keys: &[u64]) -> u32 {
     let (Some(&first), Some(&last)) = (keys.first(), keys.last()) else { return 0 };
     let widest = bit_length(last - first);
     let count = keys.len() as u32;
@@ -173,7 +185,7 @@ fn middle_of_best(keys: &[u64]) -> u64 {
             break;
         }
     }
-    middle_of_frame(keys, best.0)
+    best.0
 }
 
 /// The middle of the fullest frame, or rather of those around it that are nearly as full: a sample is but a sample.
