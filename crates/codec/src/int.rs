@@ -47,7 +47,7 @@ impl Level {
     /// What an estimate may be at most to be worth a trial beside one of `bits` bits a row.
     fn close(self, bits: f64) -> f64 {
         match self.effort {
-            Effort::Fast => bits * 1.1 + 0.01,
+            Effort::Fast => bits * 1.03 + 0.005,
             Effort::Small => bits * 1.3 + 0.1,
         }
     }
@@ -117,7 +117,8 @@ fn encode_residuals(values: &[u64], sign: Sign, shape: plan::Shape, level: Level
     }
     let start = out.len();
     encode_end(values, sign, shape, level, out);
-    if shape.bits < 1.0 && plan::changes(values) * 8 < values.len() {
+    let rare = if level.effort == Effort::Fast { 32 } else { 8 };
+    if shape.bits < 1.0 && plan::changes(values) * rare < values.len() {
         try_another(out, start, |out| runs::encode(values, sign, level, out));
     }
 }
