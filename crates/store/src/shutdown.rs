@@ -82,8 +82,11 @@ impl Note {
             _ => return Err(Error::corrupt(&dir.join(&self.manifest), 0, "it is missing; restore it from a backup")),
         }
         if log_end.0 < self.log_end {
-            let what = format!("the log ends here, but was whole up to position {} at the last clean shutdown: files are missing or damaged; restore them from a backup", self.log_end);
-            return Err(Error::corrupt(&dir.join("log"), log_end.0, what));
+            let folder = dir.join("log");
+            let newest = fs.list(&folder)?.into_iter().rfind(|e| e.name.starts_with("log-") && e.name.ends_with(".rrdl"));
+            let (path, offset) = newest.map_or((folder.clone(), 0), |e| (folder.join(e.name), e.bytes));
+            let what = format!("the log ends before here, but was whole up to position {} at the last clean shutdown: files are missing or damaged; restore them from a backup", self.log_end);
+            return Err(Error::corrupt(&path, offset, what));
         }
         Ok(())
     }

@@ -142,7 +142,7 @@ impl Table {
                 || high.is_some_and(|k| k <= meta.first_key.as_slice());
             if !apart {
                 // A damaged footer is the scan's to report.
-                rows += rows_between(segment, low, high).unwrap_or(meta.rows);
+                rows += rows_between(segment, &layout, low, high).unwrap_or(meta.rows);
             }
         }
         rows + version.memtables().map(|m| count_between(m, low, high)).sum::<u64>()
@@ -379,20 +379,24 @@ pub(crate) fn find_in_segment(segment: &Arc<LiveSegment>, base_seq: u64, layout:
     Ok(Some(Found { seq, row: live.then_some(FoundRow::Group(group, row)) }))
 }
 
-fn rows_between(segment: &LiveSegment, low: Option<&[u8]>, high: Option<&[u8]>) -> Result<u64> {
+fn rows_between(segment: &Arc<LiveSegment>, layout: &Arc<RowLayout>, low: Option<&[u8]>, high: Option<&[u8]>) -> Result<u64> {
     let index = segment.index()?;
-    // Rows before a key: whole groups before it, and a share of the one that it falls into.
-    let rows_below = |key: &[u8]| {
+    // Exact: the key columns of the groups at both ends are what the query reads next.
+    let rows_below = |key: &[u8]| -> Result<u64> {
         let number = index.find_group(key);
         if number >= index.group_count() {
-            return index.rows();
+            return Ok(index.rows());
         }
         let group = index.group(number);
-        group.first_row + (f64::from(group.rows) * share_below(group.first_key, group.last_key, key)) as u64
+        if key <= group.first_key {
+            return Ok(group.first_row);
+        }
+        let rows = RowGroup::from_segment(layout.clone(), segment.clone(), number, 0)?;
+        Ok(group.first_row + rows_before(&rows, key, false)? as u64)
     };
-    let from = low.map_or(0, rows_below);
-    let to = high.map_or(index.rows(), rows_below);
-    Ok(to.saturating_sub(from).max(1))
+    let from = low.map_or(Ok(0), rows_below)?;
+    let to = high.map_or(Ok(index.rows()), rows_below)?;
+    Ok(to.saturating_sub(from))
 }
 
 /// Which share of the keys from `first` to `last` is below `key`, if they lie evenly.
