@@ -19,25 +19,16 @@ pub struct Arguments {
 impl Arguments {
     /// Reads the words after the program's name.
     pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut arguments = Self {
-            rows: 1_000_000,
-            sensors: 1000,
-            seed: 1,
-            step_s: 300,
-            mode: Mode::Walk,
-        };
+        let mut arguments = Self { rows: 1_000_000, sensors: 1000, seed: 1, step_s: 300, mode: Mode::Walk };
         while let Some(name) = words.next() {
-            let value = words
-                .next()
-                .ok_or_else(|| format!("{name} needs a value"))?;
+            let value = words.next().ok_or_else(|| format!("{name} needs a value"))?;
             match name.as_str() {
                 "--rows" => arguments.rows = number(&name, &value)?,
                 "--sensors" => arguments.sensors = number(&name, &value)?,
                 "--seed" => arguments.seed = number(&name, &value)?,
                 "--step" => arguments.step_s = number(&name, &value)?,
                 "--mode" => {
-                    arguments.mode = Mode::from_name(&value)
-                        .ok_or_else(|| format!("there is no mode {value}"))?;
+                    arguments.mode = Mode::from_name(&value).ok_or_else(|| format!("there is no mode {value}"))?;
                 }
                 _ => return Err(format!("there is no option {name}")),
             }
@@ -50,6 +41,5 @@ impl Arguments {
 }
 
 fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {
-    text.parse()
-        .map_err(|_| format!("{name} needs a whole number, not {text}"))
+    text.parse().map_err(|_| format!("{name} needs a whole number, not {text}"))
 }

@@ -21,9 +21,7 @@ pub struct RowBuffer {
 impl RowBuffer {
     /// Room for `capacity` bytes and a row more.
     pub fn with_capacity(capacity: usize) -> Self {
-        Self {
-            bytes: Vec::with_capacity(capacity + 1024),
-        }
+        Self { bytes: Vec::with_capacity(capacity + 1024) }
     }
 
     pub fn comma(&mut self) {
@@ -61,8 +59,7 @@ impl RowBuffer {
         let value = value.unsigned_abs();
         self.integer(value / 100);
         self.bytes.push(b'.');
-        self.bytes
-            .extend_from_slice(&DIGIT_PAIRS[(value % 100) as usize]);
+        self.bytes.extend_from_slice(&DIGIT_PAIRS[(value % 100) as usize]);
     }
 
     /// A floating-point number, in the fewest digits that read back as the same number.

@@ -34,26 +34,16 @@ pub enum Mode {
 }
 
 impl Mode {
-    const ALL: [(Mode, &'static str); 4] = [
-        (Mode::Walk, "walk"),
-        (Mode::Still, "still"),
-        (Mode::Counter, "counter"),
-        (Mode::Random, "random"),
-    ];
+    const ALL: [(Mode, &'static str); 4] =
+        [(Mode::Walk, "walk"), (Mode::Still, "still"), (Mode::Counter, "counter"), (Mode::Random, "random")];
 
     /// The mode of that name on the command line.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .find(|(_, known)| *known == name)
-            .map(|&(mode, _)| mode)
+        Self::ALL.iter().find(|(_, known)| *known == name).map(|&(mode, _)| mode)
     }
 
     pub fn name(self) -> &'static str {
-        Self::ALL
-            .iter()
-            .find(|(mode, _)| *mode == self)
-            .map_or("", |&(_, name)| name)
+        Self::ALL.iter().find(|(mode, _)| *mode == self).map_or("", |&(_, name)| name)
     }
 
     fn steps(self) -> Steps {
@@ -84,17 +74,9 @@ impl Readings {
     pub fn new(mode: Mode, sensors: u32, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let sensors = (0..sensors)
-            .map(|_| Sensor {
-                values: std::array::from_fn(|_| (random.next() % WALK_END as u64) as i64),
-                count: 1,
-            })
+            .map(|_| Sensor { values: std::array::from_fn(|_| (random.next() % WALK_END as u64) as i64), count: 1 })
             .collect();
-        Self {
-            mode,
-            random,
-            steps: mode.steps(),
-            sensors,
-        }
+        Self { mode, random, steps: mode.steps(), sensors }
     }
 
     /// Bits that a row costs at least, on average.

@@ -58,10 +58,7 @@ impl Steps {
         if let Some(&last) = table.last() {
             table.resize(ENTRIES, last);
         }
-        Self {
-            table,
-            entropy_bits,
-        }
+        Self { table, entropy_bits }
     }
 
     /// The step that these 16 random bits stand for.

@@ -12,7 +12,14 @@ use rrd_store::{Config, Direction, Engine, OnDuplicate, Result, Schema};
 const SENSORS: u64 = 1000;
 
 fn schema() -> Schema {
-    let column = |id: u32, lane| ColumnDef { id, name: format!("c{id}"), lane, nullable: false, hidden: false, options: Vec::new() };
+    let column = |id: u32, lane| ColumnDef {
+        id,
+        name: format!("c{id}"),
+        lane,
+        nullable: false,
+        hidden: false,
+        options: Vec::new(),
+    };
     let mut columns = vec![column(0, Lane::Int { width: 4 }), column(1, Lane::Int { width: 4 })];
     columns.extend((2..7).map(|id| column(id, Lane::F64)));
     columns.push(column(7, Lane::Int { width: 4 }));
@@ -77,7 +84,10 @@ fn main() -> Result<()> {
     let (mut seen, mut sum) = (0u64, 0.0);
     while let Some(span) = cursor.next_span(1 << 20)? {
         if let rrd_codec::Values::F64(v) = &span.group.column(2)?.values {
-            sum += v[span.first as usize..(span.first + span.rows) as usize].iter().map(|b| f64::from_bits(*b)).sum::<f64>();
+            sum += v[span.first as usize..(span.first + span.rows) as usize]
+                .iter()
+                .map(|b| f64::from_bits(*b))
+                .sum::<f64>();
         }
         seen += u64::from(span.rows);
     }

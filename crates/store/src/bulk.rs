@@ -11,8 +11,8 @@ use crossbeam_channel::{Sender, bounded};
 use rrd_codec::Effort;
 
 use crate::engine::Engine;
-use crate::index::Index;
 use crate::error::{Error, Result};
+use crate::index::Index;
 use crate::limits;
 use crate::live::LiveSegment;
 use crate::memtable::Key;
@@ -83,7 +83,8 @@ impl Run {
 
     fn order_by<K: Ord>(&self, key_of: impl Fn(&[u8], &mut Vec<u8>) -> K) -> Result<Vec<u32>> {
         let mut scratch = Vec::new();
-        let mut keyed: Vec<(K, u32)> = (0..self.starts.len()).map(|i| (key_of(self.row(i), &mut scratch), i as u32)).collect();
+        let mut keyed: Vec<(K, u32)> =
+            (0..self.starts.len()).map(|i| (key_of(self.row(i), &mut scratch), i as u32)).collect();
         if !keyed.is_sorted() {
             keyed.sort_unstable();
         }
@@ -188,7 +189,13 @@ impl Worker {
 }
 
 /// Writes the entries of a run's rows to private segments of an index.
-fn write_entries(engine: &Engine, (index, number): (&Index, usize), layout: &RowLayout, run: &Run, mode: OnDuplicate) -> Result<Vec<PrivateSegment>> {
+fn write_entries(
+    engine: &Engine,
+    (index, number): (&Index, usize),
+    layout: &RowLayout,
+    run: &Run,
+    mode: OnDuplicate,
+) -> Result<Vec<PrivateSegment>> {
     let mut entries = Run::default();
     let mut entry = Vec::new();
     for row in run.rows() {
@@ -217,7 +224,13 @@ fn refused_in_run(index: &Index, number: usize, layout: &RowLayout, run: &Run, r
 
 impl Engine {
     /// Writes rows to private segments: files that vanish again unless their transaction commits.
-    pub(crate) fn write_private(&self, table: &Arc<Table>, layout: &Arc<RowLayout>, rows: &[OutRow<'_>], expects_absent: Option<OnDuplicate>) -> Result<Vec<PrivateSegment>> {
+    pub(crate) fn write_private(
+        &self,
+        table: &Arc<Table>,
+        layout: &Arc<RowLayout>,
+        rows: &[OutRow<'_>],
+        expects_absent: Option<OnDuplicate>,
+    ) -> Result<Vec<PrivateSegment>> {
         let metas = self.write_segments(table, layout, rows, Effort::Fast)?;
         Ok(metas
             .into_iter()

@@ -33,11 +33,7 @@ pub(crate) struct BlockKey {
 impl BlockKey {
     /// The footer of a segment.
     pub(crate) fn footer(segment: SegmentId) -> BlockKey {
-        BlockKey {
-            segment,
-            group: u32::MAX,
-            column: u32::MAX,
-        }
+        BlockKey { segment, group: u32::MAX, column: u32::MAX }
     }
 
     fn shard(self) -> usize {
@@ -220,11 +216,7 @@ impl BlockCache {
     /// What is kept under `key`.
     pub(crate) fn get(&self, key: BlockKey) -> Option<Cached> {
         let found = self.shards[key.shard()].lock().get(&key);
-        let counter = if found.is_some() {
-            &self.hits
-        } else {
-            &self.misses
-        };
+        let counter = if found.is_some() { &self.hits } else { &self.misses };
         counter.fetch_add(1, Ordering::Relaxed);
         found
     }
@@ -242,12 +234,7 @@ impl BlockCache {
             self.used.fetch_sub(bytes, Ordering::SeqCst);
             return;
         }
-        shard.push(Entry {
-            key,
-            value,
-            bytes,
-            used_again: false,
-        });
+        shard.push(Entry { key, value, bytes, used_again: false });
         drop(shard);
         // The maximum may have been lowered since room was reserved.
         self.trim(home);
@@ -266,9 +253,7 @@ impl BlockCache {
                 }
                 continue;
             }
-            let swapped =
-                self.used
-                    .compare_exchange(used, used + bytes, Ordering::SeqCst, Ordering::SeqCst);
+            let swapped = self.used.compare_exchange(used, used + bytes, Ordering::SeqCst, Ordering::SeqCst);
             if swapped.is_ok() {
                 return true;
             }
@@ -276,9 +261,7 @@ impl BlockCache {
     }
 
     fn trim(&self, home: usize) {
-        while self.used.load(Ordering::SeqCst) > self.capacity.load(Ordering::SeqCst)
-            && self.evict_one(home)
-        {}
+        while self.used.load(Ordering::SeqCst) > self.capacity.load(Ordering::SeqCst) && self.evict_one(home) {}
     }
 
     /// Throws out one block, from the shard `home` if it has any.

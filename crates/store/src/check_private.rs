@@ -22,13 +22,16 @@ impl Engine {
     /// Checks the private segments of a write set against what was committed after `since`.
     pub(crate) fn check_private(&self, queue: &CommitQueue, txn: &Txn, t: &TxnTable, since: u64) -> Result<()> {
         let privates = t.own.read().private.clone();
-        let expecting = privates.iter().filter(|p| matches!(p.expects_absent, Some(OnDuplicate::Fail | OnDuplicate::Ignore | OnDuplicate::Update)));
+        let expecting = privates.iter().filter(|p| {
+            matches!(p.expects_absent, Some(OnDuplicate::Fail | OnDuplicate::Ignore | OnDuplicate::Update))
+        });
         let expecting: Vec<&PrivateSegment> = expecting.collect();
         if expecting.is_empty() {
             return Ok(());
         }
         let version = t.table.version();
-        let recent: Vec<Arc<LiveSegment>> = version.segments.values().filter(|s| s.meta().max_seq > since).cloned().collect();
+        let recent: Vec<Arc<LiveSegment>> =
+            version.segments.values().filter(|s| s.meta().max_seq > since).cloned().collect();
         for private in &expecting {
             self.check_against_memory(queue, txn, t, private, since)?;
             for segment in recent.iter().filter(|s| may_share_keys(s, &private.segment)) {
@@ -45,12 +48,22 @@ impl Engine {
     }
 
     /// Looks each key that memtables and queued commits gained up in a private segment.
-    fn check_against_memory(&self, queue: &CommitQueue, txn: &Txn, t: &TxnTable, private: &PrivateSegment, since: u64) -> Result<()> {
+    fn check_against_memory(
+        &self,
+        queue: &CommitQueue,
+        txn: &Txn,
+        t: &TxnTable,
+        private: &PrivateSegment,
+        since: u64,
+    ) -> Result<()> {
         let meta = private.segment.meta();
         let mut keys: Vec<Vec<u8>> = Vec::new();
         for memtable in t.table.version().memtables() {
             let entries = memtable.entries();
-            let within = entries.range::<[u8], _>((Bound::Included(meta.first_key.as_slice()), Bound::Included(meta.last_key.as_slice())));
+            let within = entries.range::<[u8], _>((
+                Bound::Included(meta.first_key.as_slice()),
+                Bound::Included(meta.last_key.as_slice()),
+            ));
             keys.extend(within.filter(|(_, v)| v.seq > since && v.row.is_some()).map(|(key, _)| key.to_vec()));
         }
         for (map_keys, segments) in queue.writes_to(&t.table) {
@@ -91,7 +104,11 @@ fn conflict(txn: &Txn, t: &TxnTable, private: &PrivateSegment, group: &RowGroup,
 }
 
 /// The first live row of the private segment whose key is in the other one too.
-fn first_common_key(t: &TxnTable, private: &PrivateSegment, other: &Arc<LiveSegment>) -> Result<Option<(Arc<RowGroup>, usize)>> {
+fn first_common_key(
+    t: &TxnTable,
+    private: &PrivateSegment,
+    other: &Arc<LiveSegment>,
+) -> Result<Option<(Arc<RowGroup>, usize)>> {
     let low = private.segment.meta().first_key.clone().max(other.meta().first_key.clone());
     let high = private.segment.meta().last_key.clone().min(other.meta().last_key.clone());
     let source = |segment: &Arc<LiveSegment>, base_seq| {
@@ -99,7 +116,8 @@ fn first_common_key(t: &TxnTable, private: &PrivateSegment, other: &Arc<LiveSegm
         (Source::new(input, t.layout.clone(), u64::MAX, Direction::Forward, Some(low.clone()), true), Some(low.clone()))
     };
     // Sequence numbers tell the two apart: 1 is the private one.
-    let mut merge = Merge::new(Direction::Forward, u64::MAX, None, vec![source(&private.segment, 1), source(other, 2)])?;
+    let mut merge =
+        Merge::new(Direction::Forward, u64::MAX, None, vec![source(&private.segment, 1), source(other, 2)])?;
     let mut key = Vec::new();
     while let Some(event) = merge.next(limits::GROUP_ROWS)? {
         match event {

@@ -76,7 +76,12 @@ pub(crate) struct TableWrites {
 impl TableWrites {
     /// Another handle on the same writes.
     pub fn share(&self) -> TableWrites {
-        TableWrites { table: self.table.clone(), layout: self.layout.clone(), own: self.own.clone(), newest: self.newest.clone() }
+        TableWrites {
+            table: self.table.clone(),
+            layout: self.layout.clone(),
+            own: self.own.clone(),
+            newest: self.newest.clone(),
+        }
     }
 }
 
@@ -123,7 +128,14 @@ impl Txn {
 
     pub(crate) fn table_writes(&mut self) -> Vec<TableWrites> {
         let written = self.tables.iter_mut().filter(|t| !t.own.read().is_empty());
-        written.map(|t| TableWrites { table: t.table.clone(), layout: t.layout.clone(), own: t.own.clone(), newest: t.take_newest() }).collect()
+        written
+            .map(|t| TableWrites {
+                table: t.table.clone(),
+                layout: t.layout.clone(),
+                own: t.own.clone(),
+                newest: t.take_newest(),
+            })
+            .collect()
     }
 }
 
@@ -183,11 +195,19 @@ impl Engine {
         self.finish(&pending, durable)
     }
 
-    pub(crate) fn enqueue(&self, queue: &mut CommitQueue, seq: u64, start_lsn: Lsn, tables: Vec<TableWrites>, links_from: Option<u64>) -> Arc<Pending> {
+    pub(crate) fn enqueue(
+        &self,
+        queue: &mut CommitQueue,
+        seq: u64,
+        start_lsn: Lsn,
+        tables: Vec<TableWrites>,
+        links_from: Option<u64>,
+    ) -> Arc<Pending> {
         for t in &tables {
             t.table.last_commit_seq.store(seq, Ordering::Release);
         }
-        let pending = Arc::new(Pending { seq, start_lsn, tables, links_from, state: Mutex::new(PendingState::Waiting) });
+        let pending =
+            Arc::new(Pending { seq, start_lsn, tables, links_from, state: Mutex::new(PendingState::Waiting) });
         queue.pending.push_back(pending.clone());
         pending
     }
@@ -267,7 +287,8 @@ impl Engine {
                     None => newest.forget(),
                 }
                 self.workers.ask_merge(t.table.id);
-                t.table.install(|v| v.segments.extend(committed.iter().map(|p| (p.segment.meta().id, p.segment.clone()))));
+                t.table
+                    .install(|v| v.segments.extend(committed.iter().map(|p| (p.segment.meta().id, p.segment.clone()))));
             }
             own.bytes = 0;
             own.generation += 1;
@@ -284,8 +305,13 @@ impl Engine {
             if t.table.last_commit_seq.load(Ordering::Acquire) <= check.seq() && queue.prepared.is_empty() {
                 continue;
             }
-            let expected: Vec<(Key, OnDuplicate)> =
-                t.own.read().map.iter().filter_map(|(key, w)| Some((key.clone(), w.expects_absent.filter(|_| w.row.is_some())?))).collect();
+            let expected: Vec<(Key, OnDuplicate)> = t
+                .own
+                .read()
+                .map
+                .iter()
+                .filter_map(|(key, w)| Some((key.clone(), w.expects_absent.filter(|_| w.row.is_some())?)))
+                .collect();
             for (key, mode) in expected {
                 if !committed_since(queue, &t.table, &t.layout, &key, check.seq())? {
                     continue;
@@ -336,7 +362,13 @@ fn adopt_segments(engine: &Engine, pending: &Pending, committed: &[SegmentMeta])
 }
 
 /// Whether a live row with `key` was committed after `since`, applied or not.
-pub(crate) fn committed_since(queue: &CommitQueue, table: &Arc<Table>, layout: &Arc<RowLayout>, key: &[u8], since: u64) -> Result<bool> {
+pub(crate) fn committed_since(
+    queue: &CommitQueue,
+    table: &Arc<Table>,
+    layout: &Arc<RowLayout>,
+    key: &[u8],
+    since: u64,
+) -> Result<bool> {
     // Newest first. What is being applied is seen here or in the memtable: never missed, see `apply`.
     let pending = queue.pending.iter().rev().filter(|p| *p.state.lock() != PendingState::Failed).map(|p| &p.tables);
     for tables in queue.prepared.iter().map(|p| &p.tables).chain(pending) {

@@ -75,7 +75,12 @@ impl IndexedRows {
 }
 
 impl Cursor {
-    pub(crate) fn new(version: Arc<Version>, layout: Arc<RowLayout>, snapshot: Arc<Snapshot>, own: Option<Arc<RwLock<OwnWrites>>>) -> Cursor {
+    pub(crate) fn new(
+        version: Arc<Version>,
+        layout: Arc<RowLayout>,
+        snapshot: Arc<Snapshot>,
+        own: Option<Arc<RwLock<OwnWrites>>>,
+    ) -> Cursor {
         Cursor {
             version,
             layout,
@@ -175,7 +180,9 @@ impl Cursor {
                 return Ok(Some((RowGroup::from_rows(self.layout.clone(), rows), 0)));
             }
             for (rank, private) in writes.private.iter().enumerate().rev() {
-                if let Some((group, row)) = segment_row_at(&private.segment, OwnWrites::private_seq(rank), &self.layout, key, OWN_SEQ)? {
+                if let Some((group, row)) =
+                    segment_row_at(&private.segment, OwnWrites::private_seq(rank), &self.layout, key, OWN_SEQ)?
+                {
                     return Ok((!group.is_tombstone(row)).then_some((group, row)));
                 }
             }
@@ -214,7 +221,9 @@ impl Cursor {
     fn clamp(&self, key: Option<&[u8]>, inclusive: bool) -> (Option<Vec<u8>>, bool) {
         match (self.direction, &self.bounds.low, &self.bounds.high) {
             (Direction::Forward, Some(low), _) if key.is_none_or(|k| k < low.as_slice()) => (Some(low.clone()), true),
-            (Direction::Backward, _, Some(high)) if key.is_none_or(|k| k >= high.as_slice()) => (Some(high.clone()), false),
+            (Direction::Backward, _, Some(high)) if key.is_none_or(|k| k >= high.as_slice()) => {
+                (Some(high.clone()), false)
+            }
             _ => (key.map(<[u8]>::to_vec), inclusive),
         }
     }
@@ -237,7 +246,10 @@ impl Cursor {
                 },
                 _ => None,
             };
-            sources.push((Source::new(input, self.layout.clone(), self.snapshot.seq(), self.direction, from.clone(), inclusive), bound));
+            sources.push((
+                Source::new(input, self.layout.clone(), self.snapshot.seq(), self.direction, from.clone(), inclusive),
+                bound,
+            ));
         }
         let stop = match self.direction {
             Direction::Forward => self.bounds.high.clone(),
@@ -256,7 +268,8 @@ impl Cursor {
                 inputs.push(Input::Own(own.clone()));
             }
             for (rank, private) in writes.private.iter().enumerate() {
-                inputs.push(Input::Segment { segment: private.segment.clone(), base_seq: OwnWrites::private_seq(rank) });
+                inputs
+                    .push(Input::Segment { segment: private.segment.clone(), base_seq: OwnWrites::private_seq(rank) });
             }
         }
         inputs.extend(self.version.memtables().filter(|m| !m.is_empty()).map(|m| Input::Memtable(m.clone())));
@@ -277,7 +290,10 @@ impl Cursor {
                 None => Some(meta.first_key.clone()),
                 Some(from) if from > meta.last_key.as_slice() => None,
                 // Within the series of `from` no row of this segment comes before its smallest time.
-                Some(from) => [Some(meta.first_key.clone()), Some(from.to_vec()), series_time(from, meta.min_time)].into_iter().flatten().max(),
+                Some(from) => [Some(meta.first_key.clone()), Some(from.to_vec()), series_time(from, meta.min_time)]
+                    .into_iter()
+                    .flatten()
+                    .max(),
             },
             Direction::Backward => match from {
                 None => Some(meta.last_key.clone()),

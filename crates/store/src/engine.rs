@@ -14,8 +14,8 @@ use crate::cache::BlockCache;
 use crate::chunk::ChunkMap;
 use crate::commit::CommitQueue;
 use crate::compaction::choose::choose;
-use crate::cursor::{Cursor, Direction};
 use crate::config::{Config, FlushLog, Tuning};
+use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Result};
 use crate::fs::{FileLock, Fs};
 use crate::index::{Index, entry_schema, entry_table_name};
@@ -116,7 +116,11 @@ impl Engine {
             wal: parts.wal,
             manifest: parts.manifest,
             tables: RwLock::new(parts.tables),
-            commit_queue: Mutex::new(CommitQueue { next_seq: parts.next_seq, pending: Default::default(), prepared: parts.prepared }),
+            commit_queue: Mutex::new(CommitQueue {
+                next_seq: parts.next_seq,
+                pending: Default::default(),
+                prepared: parts.prepared,
+            }),
             apply_turn: Mutex::new(()),
             applied_wait: Mutex::new(()),
             applied: Condvar::new(),
@@ -179,7 +183,11 @@ impl Engine {
             self.fs.create_dir(&self.dir.join(id.dir_name()))?;
         }
         self.fs.sync_dir(&self.dir)?;
-        let edit = |(table, name, schema): &(TableId, String, Arc<Schema>)| Edit::CreateTable { table: *table, name: name.clone(), schema: schema.clone() };
+        let edit = |(table, name, schema): &(TableId, String, Arc<Schema>)| Edit::CreateTable {
+            table: *table,
+            name: name.clone(),
+            schema: schema.clone(),
+        };
         self.commit_manifest(&made.iter().map(edit).collect::<Vec<_>>())?;
         for (id, name, schema) in made {
             let dir = self.dir.join(id.dir_name());
@@ -329,14 +337,20 @@ impl Engine {
         loop {
             let version = table.version();
             let has_time = table.schema().time.is_some();
-            let Some(plan) = choose(version.segments.values().map(|s| s.meta()), has_time, everything) else { return Ok(()) };
+            let Some(plan) = choose(version.segments.values().map(|s| s.meta()), has_time, everything) else {
+                return Ok(());
+            };
             drop(version);
             self.run_merge(table, &plan, progress)?;
         }
     }
 
     /// Reads and verifies everything of a table (CHECK TABLE); findings as text, empty when all is well.
-    pub fn check_table(self: &Arc<Self>, table: &Arc<Table>, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Vec<String>> {
+    pub fn check_table(
+        self: &Arc<Self>,
+        table: &Arc<Table>,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Vec<String>> {
         let versions: Vec<_> = table.with_indexes().iter().map(|t| t.version()).collect();
         let segments: Vec<_> = versions.iter().flat_map(|v| v.segments.values()).collect();
         let total: u64 = segments.iter().map(|s| s.meta().bytes).sum();
@@ -501,7 +515,10 @@ impl Tables {
         let Some(table) = self.by_id.get(&id) else { return };
         let schema = table.schema();
         let entries_of = |index: u32| self.by_name.get(&entry_table_name(&table.name(), index)).cloned();
-        let indexes = schema.indexes.iter().filter_map(|def| Some(Arc::new(Index::new(&schema, id.0, def.clone(), entries_of(def.id)?))));
+        let indexes = schema
+            .indexes
+            .iter()
+            .filter_map(|def| Some(Arc::new(Index::new(&schema, id.0, def.clone(), entries_of(def.id)?))));
         *table.indexes.write() = indexes.collect();
     }
 
@@ -535,9 +552,17 @@ impl Version {
     }
 
     /// The version of a table that the manifest knows.
-    pub(crate) fn of_state(layout: Arc<RowLayout>, fs: &Arc<dyn Fs>, cache: &Arc<BlockCache>, dir: &std::path::Path, id: TableId, state: &TableState) -> Version {
+    pub(crate) fn of_state(
+        layout: Arc<RowLayout>,
+        fs: &Arc<dyn Fs>,
+        cache: &Arc<BlockCache>,
+        dir: &std::path::Path,
+        id: TableId,
+        state: &TableState,
+    ) -> Version {
         let mut version = Version::without_rows(layout);
-        let segments = state.segments.values().map(|meta| (meta.id, LiveSegment::open(fs, cache, dir, id, meta.clone())));
+        let segments =
+            state.segments.values().map(|meta| (meta.id, LiveSegment::open(fs, cache, dir, id, meta.clone())));
         version.segments.extend(segments);
         version
     }
@@ -545,7 +570,14 @@ impl Version {
 
 impl Table {
     /// A table; `rows` says what is in it.
-    pub(crate) fn new(id: TableId, dir: PathBuf, name: &str, schema: Arc<Schema>, rows: impl FnOnce(Arc<RowLayout>) -> Version, is_empty: bool) -> Table {
+    pub(crate) fn new(
+        id: TableId,
+        dir: PathBuf,
+        name: &str,
+        schema: Arc<Schema>,
+        rows: impl FnOnce(Arc<RowLayout>) -> Version,
+        is_empty: bool,
+    ) -> Table {
         let layout = Arc::new(RowLayout::new(schema));
         Table {
             id,

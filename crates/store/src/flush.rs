@@ -133,7 +133,10 @@ impl Engine {
                 self.after_commit();
             }
             if let Some(error) = self.workers.wait_for_flush() {
-                let source = std::io::Error::new(std::io::ErrorKind::StorageFull, format!("memtables are full and a flush failed: {error}"));
+                let source = std::io::Error::new(
+                    std::io::ErrorKind::StorageFull,
+                    format!("memtables are full and a flush failed: {error}"),
+                );
                 return Err(Error::Io { op: "write memtables to", path: self.dir.clone(), source });
             }
         }

@@ -57,7 +57,12 @@ impl RowGroup {
     }
 
     /// A group of a segment. `base_seq` stands in for the segment's own while that is not committed.
-    pub fn from_segment(layout: Arc<RowLayout>, segment: Arc<LiveSegment>, group: usize, base_seq: u64) -> Result<Arc<RowGroup>> {
+    pub fn from_segment(
+        layout: Arc<RowLayout>,
+        segment: Arc<LiveSegment>,
+        group: usize,
+        base_seq: u64,
+    ) -> Result<Arc<RowGroup>> {
         let index = segment.index()?;
         let entry = index.group(group);
         let tombstones = if entry.tombstones > 0 { segment.tombstones(group)? } else { None };

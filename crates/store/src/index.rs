@@ -75,13 +75,16 @@ fn shape(base: &Schema, base_table: u32, def: &IndexDef) -> Shape {
     }
     let mut base_key = Vec::new();
     for &c in &base.key {
-        let place = *place_of.entry(c).or_insert_with(|| add(base.columns[usize::from(c)].lane, Source::Value(usize::from(c))));
+        let place =
+            *place_of.entry(c).or_insert_with(|| add(base.columns[usize::from(c)].lane, Source::Value(usize::from(c))));
         base_key.push(usize::from(place));
         if !def.unique && !key.contains(&place) {
             key.push(place);
         }
     }
-    let time = base.time.and_then(|t| place_of.get(&t.column).filter(|p| key.contains(p)).map(|&column| TimeColumn { column, ..t }));
+    let time = base
+        .time
+        .and_then(|t| place_of.get(&t.column).filter(|p| key.contains(p)).map(|&column| TimeColumn { column, ..t }));
     let schema = Schema {
         version: 1,
         columns,

@@ -23,7 +23,13 @@ pub struct LiveSegment {
 
 impl LiveSegment {
     /// A segment that the manifest names.
-    pub fn open(fs: &Arc<dyn Fs>, cache: &Arc<BlockCache>, dir: &Path, table: TableId, meta: SegmentMeta) -> Arc<LiveSegment> {
+    pub fn open(
+        fs: &Arc<dyn Fs>,
+        cache: &Arc<BlockCache>,
+        dir: &Path,
+        table: TableId,
+        meta: SegmentMeta,
+    ) -> Arc<LiveSegment> {
         let segment = Segment::open(fs.clone(), dir, table, meta, cache.clone());
         Arc::new(LiveSegment { segment, fs: fs.clone(), cache: cache.clone(), obsolete: AtomicBool::new(false) })
     }

@@ -85,10 +85,7 @@ struct Signal {
 
 impl Name {
     fn by_ref(&self) -> NameRef<'_> {
-        NameRef {
-            table: self.table,
-            key: &self.key,
-        }
+        NameRef { table: self.table, key: &self.key }
     }
 }
 
@@ -148,16 +145,10 @@ impl RowLocks {
     ) -> Result<()> {
         let name_ref = NameRef { table, key };
         let mut shard = self.shard(name_ref).lock();
-        if shard
-            .get(&name_ref)
-            .is_some_and(|lock| lock.is_held(owner, mode))
-        {
+        if shard.get(&name_ref).is_some_and(|lock| lock.is_held(owner, mode)) {
             return Ok(());
         }
-        let name = Name {
-            table,
-            key: key.into(),
-        };
+        let name = Name { table, key: key.into() };
         let lock = shard.entry(name.clone()).or_default();
         let is_upgrade = lock.holders.iter().any(|(holder, _)| *holder == owner);
         if lock.admits(owner, mode) && (is_upgrade || lock.queue.is_empty()) {
@@ -168,11 +159,7 @@ impl RowLocks {
             self.wait(owner, &name, &signal, timeout, interrupted)?;
         }
         if !is_upgrade {
-            self.held_by(owner)
-                .lock()
-                .entry(owner)
-                .or_default()
-                .push(name);
+            self.held_by(owner).lock().entry(owner).or_default().push(name);
         }
         Ok(())
     }
@@ -181,9 +168,7 @@ impl RowLocks {
     pub fn holds(&self, owner: u64, table: TableId, key: &[u8]) -> bool {
         let name = NameRef { table, key };
         let shard = self.shard(name).lock();
-        shard
-            .get(&name)
-            .is_some_and(|lock| lock.is_held(owner, LockMode::Shared))
+        shard.get(&name).is_some_and(|lock| lock.is_held(owner, LockMode::Shared))
     }
 
     /// Lets go of all locks of `owner`, which must not be waiting.
@@ -249,11 +234,7 @@ impl RowLocks {
         let mut waits = self.waits.lock();
         waits.insert(owner, name.clone());
         // Whoever closes a circle enters last and sees all of it, because the graph stays locked meanwhile.
-        if self.is_deadlocked(&waits, owner) {
-            Err(Error::Conflict)
-        } else {
-            Ok(())
-        }
+        if self.is_deadlocked(&waits, owner) { Err(Error::Conflict) } else { Ok(()) }
     }
 
     /// Whether `owner` waits, by whatever detours, for itself.
@@ -303,17 +284,13 @@ impl Lock {
     /// Whether `owner` holds at least `mode`.
     fn is_held(&self, owner: u64, mode: LockMode) -> bool {
         let enough = |held: LockMode| held == mode || held == LockMode::Exclusive;
-        self.holders
-            .iter()
-            .any(|(holder, held)| *holder == owner && enough(*held))
+        self.holders.iter().any(|(holder, held)| *holder == owner && enough(*held))
     }
 
     /// Whether the other holders leave room for `owner` in `mode`.
     fn admits(&self, owner: u64, mode: LockMode) -> bool {
         let shared = |held: LockMode| held == LockMode::Shared && mode == LockMode::Shared;
-        self.holders
-            .iter()
-            .all(|(holder, held)| *holder == owner || shared(*held))
+        self.holders.iter().all(|(holder, held)| *holder == owner || shared(*held))
     }
 
     fn give(&mut self, owner: u64, mode: LockMode) {
@@ -325,11 +302,7 @@ impl Lock {
 
     fn enqueue(&mut self, owner: u64, mode: LockMode, is_upgrade: bool) -> Arc<Signal> {
         let signal = Arc::new(Signal::default());
-        let waiter = Waiter {
-            owner,
-            mode,
-            signal: signal.clone(),
-        };
+        let waiter = Waiter { owner, mode, signal: signal.clone() };
         // Those in the queue wait for an upgrader's shared lock anyway.
         if is_upgrade {
             self.queue.push_front(waiter)
@@ -343,11 +316,7 @@ impl Lock {
     fn serve(&mut self) {
         while let Some(next) = self.queue.front()
             && self.admits(next.owner, next.mode)
-            && let Some(Waiter {
-                owner,
-                mode,
-                signal,
-            }) = self.queue.pop_front()
+            && let Some(Waiter { owner, mode, signal }) = self.queue.pop_front()
         {
             self.give(owner, mode);
             *signal.granted.lock() = true;
@@ -360,16 +329,8 @@ impl Lock {
         if !self.queue.iter().any(|waiter| waiter.owner == owner) {
             return Vec::new();
         }
-        let holders = self
-            .holders
-            .iter()
-            .map(|(holder, _)| *holder)
-            .filter(|holder| *holder != owner);
-        let in_front = self
-            .queue
-            .iter()
-            .map(|waiter| waiter.owner)
-            .take_while(|waiting| *waiting != owner);
+        let holders = self.holders.iter().map(|(holder, _)| *holder).filter(|holder| *holder != owner);
+        let in_front = self.queue.iter().map(|waiter| waiter.owner).take_while(|waiting| *waiting != owner);
         holders.chain(in_front).collect()
     }
 }

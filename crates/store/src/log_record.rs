@@ -117,7 +117,9 @@ pub fn decode(record: &[u8]) -> Option<Record<'_>> {
     let record = match input.u8()? {
         COMMIT => return Some(Record::Commit { seq: input.u64()?, tables: decode_body(input.0)? }),
         PREPARE => Record::Prepare { xid: input.bytes()?, body: input.bytes()?, edits: input.bytes()? },
-        COMMIT_PREPARED => Record::CommitPrepared { first_seq: input.u64()?, seq: input.u64()?, xid: std::mem::take(&mut input.0) },
+        COMMIT_PREPARED => {
+            Record::CommitPrepared { first_seq: input.u64()?, seq: input.u64()?, xid: std::mem::take(&mut input.0) }
+        }
         ROLLBACK_PREPARED => Record::RollbackPrepared { xid: std::mem::take(&mut input.0) },
         _ => return None,
     };

@@ -103,7 +103,13 @@ impl Memtable {
 
     /// Adds the writes of one commit. Versions that no snapshot from `oldest_snapshot` on can see are dropped.
     /// Returns by how many bytes the memtable grew.
-    pub fn apply(&self, seq: u64, lsn: u64, oldest_snapshot: u64, writes: impl Iterator<Item = (Key, Option<Box<[u8]>>)>) -> i64 {
+    pub fn apply(
+        &self,
+        seq: u64,
+        lsn: u64,
+        oldest_snapshot: u64,
+        writes: impl Iterator<Item = (Key, Option<Box<[u8]>>)>,
+    ) -> i64 {
         self.first_lsn.fetch_min(lsn, Ordering::AcqRel);
         let mut added = 0i64;
         let mut deleted = 0i64;
@@ -145,7 +151,14 @@ impl Memtable {
 
     /// Copies up to `max_rows` visible versions, walking from `from` in `direction`. Tombstones are included:
     /// they hide what lies below. Returns the key to go on behind, if there may be more.
-    pub fn collect(&self, from: Bound<&[u8]>, direction: Direction, snapshot: u64, max_rows: usize, out: &mut RowCollector) -> Option<Key> {
+    pub fn collect(
+        &self,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        snapshot: u64,
+        max_rows: usize,
+        out: &mut RowCollector,
+    ) -> Option<Key> {
         let map = self.map.read();
         let (low, high) = match direction {
             Direction::Forward => (from, Bound::Unbounded),

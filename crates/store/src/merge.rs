@@ -89,8 +89,14 @@ impl Eq for Head {}
 impl Merge {
     /// A merge that sees what `snapshot` sees of plain runs. Each source comes with a bound on its first key,
     /// or none if it has to be looked at first.
-    pub fn new(direction: Direction, snapshot: u64, stop: Option<Vec<u8>>, sources: Vec<(Source, Option<Vec<u8>>)>) -> Result<Merge> {
-        let mut merge = Merge { direction, snapshot, sources: Vec::with_capacity(sources.len()), heap: BinaryHeap::new(), stop };
+    pub fn new(
+        direction: Direction,
+        snapshot: u64,
+        stop: Option<Vec<u8>>,
+        sources: Vec<(Source, Option<Vec<u8>>)>,
+    ) -> Result<Merge> {
+        let mut merge =
+            Merge { direction, snapshot, sources: Vec::with_capacity(sources.len()), heap: BinaryHeap::new(), stop };
         for (source, bound) in sources {
             let number = merge.sources.len();
             merge.sources.push(source);

@@ -101,7 +101,14 @@ impl OwnWrites {
     }
 
     /// Copies up to `max_rows` writes of the map; see [`crate::memtable::Memtable::collect`].
-    pub fn collect(&self, from: Bound<&[u8]>, direction: Direction, max_rows: usize, layout: &RowLayout, out: &mut RowCollector) -> Option<Key> {
+    pub fn collect(
+        &self,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        max_rows: usize,
+        layout: &RowLayout,
+        out: &mut RowCollector,
+    ) -> Option<Key> {
         let (low, high) = match direction {
             Direction::Forward => (from, Bound::Unbounded),
             Direction::Backward => (Bound::Unbounded, from),

@@ -60,7 +60,11 @@ impl Txn {
                 let metas: Vec<_> = t.own.read().private.iter().map(|p| p.segment.meta().clone()).collect();
                 edits.extend(t.table.edits_for(&metas));
             }
-            let record = log_record::prepare(xid, &log_record::encode(&log_parts(&tables)), &crate::manifest::encode_edits(&edits)?);
+            let record = log_record::prepare(
+                xid,
+                &log_record::encode(&log_parts(&tables)),
+                &crate::manifest::encode_edits(&edits)?,
+            );
             let start_lsn = engine.wal.position();
             let lsn = engine.wal.append_parts(&[&record])?;
             queue.prepared.push(Arc::new(Prepared { xid: xid.to_vec(), owner: self.id, start_lsn, tables }));
@@ -183,10 +187,16 @@ impl Replayed {
     }
 
     /// What still waits for its coordinator.
-    pub fn into_prepared(self, tables: &Tables, open_segment: &dyn Fn(&Arc<Table>, &Edit) -> Option<Arc<LiveSegment>>) -> Option<Vec<Arc<Prepared>>> {
+    pub fn into_prepared(
+        self,
+        tables: &Tables,
+        open_segment: &dyn Fn(&Arc<Table>, &Edit) -> Option<Arc<LiveSegment>>,
+    ) -> Option<Vec<Arc<Prepared>>> {
         // Owners count down from the top: transactions that are begun count up from 1.
         let numbered = self.open.into_iter().zip((0..u64::MAX).rev());
-        numbered.map(|((xid, lsn, body, edits), owner)| prepared_of(tables, xid, lsn, &body, &edits, owner, open_segment)).collect()
+        numbered
+            .map(|((xid, lsn, body, edits), owner)| prepared_of(tables, xid, lsn, &body, &edits, owner, open_segment))
+            .collect()
     }
 }
 
@@ -228,7 +238,12 @@ fn prepared_of(
 }
 
 /// Edits that link the segments of a replayed commit, for tables whose manifest does not have them yet.
-pub(crate) fn missing_links(state: &crate::manifest::edit::State, edits: Vec<Edit>, first_seq: u64, seq: u64) -> Vec<Edit> {
+pub(crate) fn missing_links(
+    state: &crate::manifest::edit::State,
+    edits: Vec<Edit>,
+    first_seq: u64,
+    seq: u64,
+) -> Vec<Edit> {
     let mut missing = Vec::new();
     let mut next = first_seq;
     for mut edit in edits {
@@ -239,8 +254,16 @@ pub(crate) fn missing_links(state: &crate::manifest::edit::State, edits: Vec<Edi
         }
         let Some(id) = edit.table() else { continue };
         let Some(table) = state.tables.get(&id) else { continue };
-        let linked = table.properties.get(LINKED_PROPERTY).and_then(|v| v.as_slice().try_into().ok()).map_or(0, u64::from_le_bytes);
-        let was_truncated = table.properties.get(crate::table::TRUNCATED_PROPERTY).and_then(|v| v.as_slice().try_into().ok()).map_or(0, u64::from_le_bytes);
+        let linked = table
+            .properties
+            .get(LINKED_PROPERTY)
+            .and_then(|v| v.as_slice().try_into().ok())
+            .map_or(0, u64::from_le_bytes);
+        let was_truncated = table
+            .properties
+            .get(crate::table::TRUNCATED_PROPERTY)
+            .and_then(|v| v.as_slice().try_into().ok())
+            .map_or(0, u64::from_le_bytes);
         if seq > linked && seq > was_truncated {
             if matches!(edit, Edit::AddSegment { .. }) {
                 let value = seq.to_le_bytes().to_vec();

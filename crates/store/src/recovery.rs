@@ -41,7 +41,8 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
     let mut prepared = Replayed::default();
     let mut links = Vec::new();
     let wal = Wal::open(fs.clone(), &log_dir, &mut |lsn, record| {
-        let damaged = || Error::corrupt(&log_dir, lsn.0, "the log holds a record that makes no sense; restore from a backup");
+        let damaged =
+            || Error::corrupt(&log_dir, lsn.0, "the log holds a record that makes no sense; restore from a backup");
         match log_record::decode(record).ok_or_else(damaged)? {
             Record::Commit { seq, tables: writes } => {
                 newest_seq = newest_seq.max(seq);
@@ -74,7 +75,9 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
         }
         _ => None,
     };
-    let prepared = prepared.into_prepared(&tables, &open_segment).ok_or_else(|| Error::corrupt(&log_dir, 0, "a prepared transaction makes no sense"))?;
+    let prepared = prepared
+        .into_prepared(&tables, &open_segment)
+        .ok_or_else(|| Error::corrupt(&log_dir, 0, "a prepared transaction makes no sense"))?;
     remove_leftovers(config, &*fs, &tables, &prepared)?;
     fs.sync_dir(&config.dir)?;
     Ok(Parts {
@@ -112,7 +115,10 @@ fn next_segment(state: &State, links: &[Edit], prepared: &[Arc<Prepared>]) -> u6
         Edit::AddSegment { meta, .. } => Some(meta.id.0 + 1),
         _ => None,
     });
-    let kept = prepared.iter().flat_map(|p| &p.tables).flat_map(|t| t.own.read().private.iter().map(|s| s.segment.meta().id.0 + 1).collect::<Vec<_>>());
+    let kept = prepared
+        .iter()
+        .flat_map(|p| &p.tables)
+        .flat_map(|t| t.own.read().private.iter().map(|s| s.segment.meta().id.0 + 1).collect::<Vec<_>>());
     linked.chain(kept).max().unwrap_or(1).max(state.next_segment).max(1)
 }
 

@@ -58,7 +58,8 @@ impl RowLayout {
                 .sum()
         };
         let fixed_key_len = fixed_len(&schema.key);
-        let series_parts = if schema.time.is_some() { schema.series_columns() } else { schema.key.len().saturating_sub(1) };
+        let series_parts =
+            if schema.time.is_some() { schema.series_columns() } else { schema.key.len().saturating_sub(1) };
         let fixed_series_len = fixed_len(&schema.key[..series_parts]);
         RowLayout { schema, slots, null_bytes, fixed_end: offset, vars, fixed_key_len, fixed_series_len }
     }

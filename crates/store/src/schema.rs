@@ -185,7 +185,10 @@ impl Schema {
     pub fn validate(&self) -> Result<()> {
         let invalid = |what: &str| Err(Error::InvalidInput(format!("schema: {what}")));
         if self.columns.len() > limits::MAX_COLUMNS {
-            return Err(Error::LimitExceeded { what: "the number of columns".into(), limit: limits::MAX_COLUMNS as u64 });
+            return Err(Error::LimitExceeded {
+                what: "the number of columns".into(),
+                limit: limits::MAX_COLUMNS as u64,
+            });
         }
         if self.columns.is_empty() || self.key.is_empty() {
             return invalid("a table needs a column and a clustering key");
@@ -199,7 +202,9 @@ impl Schema {
             }
         }
         for c in &self.columns {
-            if let Lane::Int { width } = c.lane && !(1..=8).contains(&width) {
+            if let Lane::Int { width } = c.lane
+                && !(1..=8).contains(&width)
+            {
                 return invalid("integer width is not 1 to 8");
             }
         }
@@ -210,7 +215,9 @@ impl Schema {
             }
         }
         for index in &self.indexes {
-            let sortable = |c: &u16| matches!(self.columns.get(usize::from(*c)).map(|c| c.lane), Some(Lane::Int { .. } | Lane::Bytes));
+            let sortable = |c: &u16| {
+                matches!(self.columns.get(usize::from(*c)).map(|c| c.lane), Some(Lane::Int { .. } | Lane::Bytes))
+            };
             if index.columns.is_empty() || !index.columns.iter().all(sortable) {
                 return invalid("an index needs columns with a sortable lane");
             }
@@ -220,7 +227,9 @@ impl Schema {
         {
             return invalid("the AUTO_INCREMENT column must be an integer lane");
         }
-        if let Some(r) = self.row_number && self.key != [r] {
+        if let Some(r) = self.row_number
+            && self.key != [r]
+        {
             return invalid("a row number is the whole key");
         }
         Ok(())

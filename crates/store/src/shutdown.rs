@@ -76,16 +76,23 @@ impl Note {
         match newest_manifest(fs, dir)? {
             Some((name, bytes)) if name > self.manifest || (name == self.manifest && bytes >= self.manifest_bytes) => {}
             Some((name, bytes)) if name == self.manifest => {
-                let what = format!("it had {} bytes at the last clean shutdown; restore it from a backup", self.manifest_bytes);
+                let what = format!(
+                    "it had {} bytes at the last clean shutdown; restore it from a backup",
+                    self.manifest_bytes
+                );
                 return Err(Error::corrupt(&dir.join(name), bytes, what));
             }
             _ => return Err(Error::corrupt(&dir.join(&self.manifest), 0, "it is missing; restore it from a backup")),
         }
         if log_end.0 < self.log_end {
             let folder = dir.join("log");
-            let newest = fs.list(&folder)?.into_iter().rfind(|e| e.name.starts_with("log-") && e.name.ends_with(".rrdl"));
+            let newest =
+                fs.list(&folder)?.into_iter().rfind(|e| e.name.starts_with("log-") && e.name.ends_with(".rrdl"));
             let (path, offset) = newest.map_or((folder.clone(), 0), |e| (folder.join(e.name), e.bytes));
-            let what = format!("the log ends before here, but was whole up to position {} at the last clean shutdown: files are missing or damaged; restore them from a backup", self.log_end);
+            let what = format!(
+                "the log ends before here, but was whole up to position {} at the last clean shutdown: files are missing or damaged; restore them from a backup",
+                self.log_end
+            );
             return Err(Error::corrupt(&path, offset, what));
         }
         Ok(())

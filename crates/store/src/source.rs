@@ -48,9 +48,16 @@ pub struct Source {
 
 enum State {
     /// Nothing is read yet; rows start at this key.
-    Pending { from: Option<Vec<u8>>, inclusive: bool },
+    Pending {
+        from: Option<Vec<u8>>,
+        inclusive: bool,
+    },
     /// `next` is the row of `rows` that comes next.
-    Loaded { rows: Arc<RowGroup>, next: usize, after: After },
+    Loaded {
+        rows: Arc<RowGroup>,
+        next: usize,
+        after: After,
+    },
     Done,
 }
 
@@ -63,8 +70,22 @@ enum After {
 
 impl Source {
     /// A source that starts at `from` (`None`: at its end) in `direction`.
-    pub fn new(input: Input, layout: Arc<RowLayout>, snapshot: u64, direction: Direction, from: Option<Vec<u8>>, inclusive: bool) -> Source {
-        Source { input, layout, snapshot, direction, state: State::Pending { from, inclusive }, batch_rows: FIRST_BATCH }
+    pub fn new(
+        input: Input,
+        layout: Arc<RowLayout>,
+        snapshot: u64,
+        direction: Direction,
+        from: Option<Vec<u8>>,
+        inclusive: bool,
+    ) -> Source {
+        Source {
+            input,
+            layout,
+            snapshot,
+            direction,
+            state: State::Pending { from, inclusive },
+            batch_rows: FIRST_BATCH,
+        }
     }
 
     /// Whether nothing was read yet.
@@ -114,7 +135,9 @@ impl Source {
         let State::Loaded { after, .. } = std::mem::replace(&mut self.state, State::Done) else { return Ok(()) };
         match (after, self.input.clone()) {
             (After::Key(key), _) => self.collect(Some(key), false),
-            (After::Group(group), Input::Segment { segment, base_seq }) => self.open_group(&segment, base_seq, group, None),
+            (After::Group(group), Input::Segment { segment, base_seq }) => {
+                self.open_group(&segment, base_seq, group, None)
+            }
             _ => Ok(()),
         }
     }
@@ -156,7 +179,13 @@ impl Source {
         }
     }
 
-    fn seek_segment(&mut self, segment: &Arc<LiveSegment>, base_seq: u64, from: Option<&[u8]>, inclusive: bool) -> Result<()> {
+    fn seek_segment(
+        &mut self,
+        segment: &Arc<LiveSegment>,
+        base_seq: u64,
+        from: Option<&[u8]>,
+        inclusive: bool,
+    ) -> Result<()> {
         let index = segment.index()?;
         let count = index.group_count();
         if count == 0 {
@@ -172,7 +201,13 @@ impl Source {
     }
 
     /// Loads a group and stands on its first row in walking order, or on the first at or behind a key.
-    fn open_group(&mut self, segment: &Arc<LiveSegment>, base_seq: u64, group: usize, at: Option<(&[u8], bool)>) -> Result<()> {
+    fn open_group(
+        &mut self,
+        segment: &Arc<LiveSegment>,
+        base_seq: u64,
+        group: usize,
+        at: Option<(&[u8], bool)>,
+    ) -> Result<()> {
         let rows = RowGroup::from_segment(self.layout.clone(), segment.clone(), group, base_seq)?;
         let count = segment.index()?.group_count();
         let following = match self.direction {

@@ -164,7 +164,11 @@ impl Table {
         let step = step.max(1);
         let mut first = 0;
         let taken = self.next_auto.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
-            first = if next <= offset { offset } else { offset.checked_add((next - offset).div_ceil(step).checked_mul(step)?)? };
+            first = if next <= offset {
+                offset
+            } else {
+                offset.checked_add((next - offset).div_ceil(step).checked_mul(step)?)?
+            };
             Some(first.checked_add(step.checked_mul(count)?)?.max(next))
         });
         taken.ok().map(|_| first)
@@ -191,7 +195,12 @@ impl Table {
     }
 
     /// The version of `key` that a snapshot sees, as a row of a group.
-    pub(crate) fn find_at(version: &Version, layout: &Arc<RowLayout>, key: &[u8], snapshot: u64) -> Result<Option<(Arc<RowGroup>, usize)>> {
+    pub(crate) fn find_at(
+        version: &Version,
+        layout: &Arc<RowLayout>,
+        key: &[u8],
+        snapshot: u64,
+    ) -> Result<Option<(Arc<RowGroup>, usize)>> {
         let mut rows = RowCollector::default();
         let mut best = None;
         for memtable in version.memtables() {
@@ -248,7 +257,8 @@ impl Table {
         let time = layout.time_of_key(key).unwrap_or(0);
         for segment in version.segments.values() {
             let meta = segment.meta();
-            let worthwhile = meta.max_seq > after.max(best.as_ref().map_or(0, |f| f.seq)) || (meta.max_seq == 0 && after == 0 && best.is_none());
+            let worthwhile = meta.max_seq > after.max(best.as_ref().map_or(0, |f| f.seq))
+                || (meta.max_seq == 0 && after == 0 && best.is_none());
             if worthwhile && (meta.min_time..=meta.max_time).contains(&time) {
                 best = newer(best, find_in_segment(segment, meta.base_seq, &layout, key)?, after);
             }
@@ -329,7 +339,13 @@ fn newer(best: Option<Found>, found: Option<Found>, after: u64) -> Option<Found>
 }
 
 /// The newest version of `key` in a segment that a snapshot sees.
-pub(crate) fn segment_row_at(segment: &Arc<LiveSegment>, base_seq: u64, layout: &Arc<RowLayout>, key: &[u8], snapshot: u64) -> Result<Option<(Arc<RowGroup>, usize)>> {
+pub(crate) fn segment_row_at(
+    segment: &Arc<LiveSegment>,
+    base_seq: u64,
+    layout: &Arc<RowLayout>,
+    key: &[u8],
+    snapshot: u64,
+) -> Result<Option<(Arc<RowGroup>, usize)>> {
     let input = Input::Segment { segment: segment.clone(), base_seq };
     let meta = segment.meta();
     if key < meta.first_key.as_slice() || key > meta.last_key.as_slice() {
@@ -354,7 +370,12 @@ pub(crate) fn segment_row_at(segment: &Arc<LiveSegment>, base_seq: u64, layout: 
 }
 
 /// The newest version of `key` in a segment.
-pub(crate) fn find_in_segment(segment: &Arc<LiveSegment>, base_seq: u64, layout: &Arc<RowLayout>, key: &[u8]) -> Result<Option<Found>> {
+pub(crate) fn find_in_segment(
+    segment: &Arc<LiveSegment>,
+    base_seq: u64,
+    layout: &Arc<RowLayout>,
+    key: &[u8],
+) -> Result<Option<Found>> {
     let meta = segment.meta();
     if key < meta.first_key.as_slice() || key > meta.last_key.as_slice() {
         return Ok(None);
@@ -379,7 +400,12 @@ pub(crate) fn find_in_segment(segment: &Arc<LiveSegment>, base_seq: u64, layout:
     Ok(Some(Found { seq, row: live.then_some(FoundRow::Group(group, row)) }))
 }
 
-fn rows_between(segment: &Arc<LiveSegment>, layout: &Arc<RowLayout>, low: Option<&[u8]>, high: Option<&[u8]>) -> Result<u64> {
+fn rows_between(
+    segment: &Arc<LiveSegment>,
+    layout: &Arc<RowLayout>,
+    low: Option<&[u8]>,
+    high: Option<&[u8]>,
+) -> Result<u64> {
     let index = segment.index()?;
     // Exact: the key columns of the groups at both ends are what the query reads next.
     let rows_below = |key: &[u8]| -> Result<u64> {
@@ -405,7 +431,9 @@ fn share_below(first: &[u8], last: &[u8], key: &[u8]) -> f64 {
         return 0.0;
     }
     let shared = first.iter().zip(last).take_while(|(a, b)| a == b).count();
-    let number = |bytes: &[u8]| (0..8).fold(0u64, |n, i| (n << 8) | u64::from(bytes.get(shared + i).copied().unwrap_or(0))) as f64;
+    let number = |bytes: &[u8]| {
+        (0..8).fold(0u64, |n, i| (n << 8) | u64::from(bytes.get(shared + i).copied().unwrap_or(0))) as f64
+    };
     let (low, high) = (number(first), number(last));
     if high > low { ((number(key) - low) / (high - low)).clamp(0.0, 1.0) } else { 0.5 }
 }

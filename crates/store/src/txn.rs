@@ -13,9 +13,9 @@ use parking_lot::RwLock;
 use crate::bulk::Bulk;
 use crate::cursor::{Cursor, Direction};
 use crate::engine::Engine;
-use crate::index::Index;
 use crate::error::{Error, Result};
 use crate::group::RowGroup;
+use crate::index::Index;
 use crate::limits;
 use crate::memtable::Key;
 use crate::merge::{Event, Merge};
@@ -313,7 +313,13 @@ impl Txn {
     }
 
     /// What has to be written to the indexes when `row` replaces `old_row`; unique entries that are new are claimed.
-    fn claim_entries(&mut self, t: usize, old_row: Option<&[u8]>, row: &[u8], mode: OnDuplicate) -> Result<Vec<EntryWrite>> {
+    fn claim_entries(
+        &mut self,
+        t: usize,
+        old_row: Option<&[u8]>,
+        row: &[u8],
+        mode: OnDuplicate,
+    ) -> Result<Vec<EntryWrite>> {
         let layout = self.tables[t].layout.clone();
         let indexes = self.tables[t].table.indexes();
         let mut writes = Vec::new();
@@ -343,7 +349,9 @@ impl Txn {
         for e in entries {
             match e.expects_absent {
                 // A key that this transaction deleted before stays an overwrite.
-                Some(mode) if own_version(&self.tables[e.table], &e.key)?.is_none_or(|own| own.expects_absent.is_some()) => {
+                Some(mode)
+                    if own_version(&self.tables[e.table], &e.key)?.is_none_or(|own| own.expects_absent.is_some()) =>
+                {
                     self.write(e.table, e.key, OwnWrite { row: e.row, expects_absent: Some(mode) })?;
                 }
                 _ => self.overwrite(e.table, e.key, e.row)?,
@@ -364,7 +372,9 @@ impl Txn {
     /// The error for a row (or index entry) whose key is taken, in terms of the base table.
     pub(crate) fn duplicate_in(&self, t: &TxnTable, row: &[u8], key: &[u8]) -> Error {
         let existing = key.to_vec();
-        let Some(of) = t.layout.schema().index_of else { return Error::Duplicate { index: 0, row: row.to_vec(), existing } };
+        let Some(of) = t.layout.schema().index_of else {
+            return Error::Duplicate { index: 0, row: row.to_vec(), existing };
+        };
         let base = self.tables.iter().find(|b| b.table.id.0 == of.table);
         let place = base.and_then(|b| b.table.indexes().iter().position(|i| i.def.id == of.index).map(|n| (b, n)));
         let Some((base, number)) = place else { return Error::Conflict };
@@ -442,7 +452,9 @@ impl Txn {
     /// Refuses work after an error that took part of the write set.
     pub(crate) fn check_not_doomed(&self) -> Result<()> {
         if self.doomed {
-            return Err(Error::InvalidInput("part of the transaction was lost to an earlier error; it can only be rolled back".into()));
+            return Err(Error::InvalidInput(
+                "part of the transaction was lost to an earlier error; it can only be rolled back".into(),
+            ));
         }
         Ok(())
     }
@@ -700,7 +712,13 @@ impl Txn {
     fn write_part(&self, t: usize, part: std::collections::BTreeMap<Key, OwnWrite>) -> Result<Vec<PrivateSegment>> {
         let entry = &self.tables[t];
         let mut written = Vec::new();
-        let modes = [None, Some(OnDuplicate::Fail), Some(OnDuplicate::Ignore), Some(OnDuplicate::Replace), Some(OnDuplicate::Update)];
+        let modes = [
+            None,
+            Some(OnDuplicate::Fail),
+            Some(OnDuplicate::Ignore),
+            Some(OnDuplicate::Replace),
+            Some(OnDuplicate::Update),
+        ];
         for mode in modes {
             let mut tombstone_rows = Vec::new();
             let mut places = Vec::new();
@@ -737,17 +755,25 @@ impl Txn {
             .iter()
             .map(|p| {
                 let input = Input::Segment { segment: p.segment.clone(), base_seq: OwnWrites::private_seq(0) };
-                (Source::new(input, entry.layout.clone(), 0, Direction::Forward, None, true), Some(p.segment.meta().first_key.clone()))
+                (
+                    Source::new(input, entry.layout.clone(), 0, Direction::Forward, None, true),
+                    Some(p.segment.meta().first_key.clone()),
+                )
             })
             .collect();
         let mut new_rows = Merge::new(Direction::Forward, 0, None, sources)?;
-        let existing = Cursor::new(entry.table.version(), entry.layout.clone(), Snapshot::latest(), Some(entry.own.clone()));
+        let existing =
+            Cursor::new(entry.table.version(), entry.layout.clone(), Snapshot::latest(), Some(entry.own.clone()));
         let mut existing = KeyWalk::new(existing)?;
         while let Some(event) = new_rows.next(limits::GROUP_ROWS)? {
             match event {
-                Event::Versions(versions) if versions.len() > 1 => return Err(duplicate(&versions[0].group, versions[0].row)),
+                Event::Versions(versions) if versions.len() > 1 => {
+                    return Err(duplicate(&versions[0].group, versions[0].row));
+                }
                 Event::Versions(versions) => versions.iter().try_for_each(|v| existing.must_lack(&v.group, v.row))?,
-                Event::Run { group, first, rows } => (first..first + rows).try_for_each(|row| existing.must_lack(&group, row))?,
+                Event::Run { group, first, rows } => {
+                    (first..first + rows).try_for_each(|row| existing.must_lack(&group, row))?
+                }
             }
         }
         Ok(())
@@ -839,10 +865,15 @@ struct OwnFound {
 fn own_version(entry: &TxnTable, key: &[u8]) -> Result<Option<OwnFound>> {
     let own = entry.own.read();
     if let Some(write) = own.map.get(key) {
-        return Ok(Some(OwnFound { row: write.row.as_ref().map(|r| r.to_vec()), expects_absent: write.expects_absent }));
+        return Ok(Some(OwnFound {
+            row: write.row.as_ref().map(|r| r.to_vec()),
+            expects_absent: write.expects_absent,
+        }));
     }
     for private in own.private.iter().rev() {
-        let Some(found) = find_in_segment(&private.segment, OwnWrites::private_seq(0), &entry.layout, key)? else { continue };
+        let Some(found) = find_in_segment(&private.segment, OwnWrites::private_seq(0), &entry.layout, key)? else {
+            continue;
+        };
         let mut row = None;
         if let Some(place) = found.row {
             place.push_to(row.get_or_insert_default())?;

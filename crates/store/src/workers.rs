@@ -41,7 +41,13 @@ struct Lists {
 
 impl Workers {
     pub fn new(background: bool) -> Workers {
-        Workers { background, lists: Mutex::default(), work: Condvar::new(), flushed: Condvar::new(), threads: Mutex::default() }
+        Workers {
+            background,
+            lists: Mutex::default(),
+            work: Condvar::new(),
+            flushed: Condvar::new(),
+            threads: Mutex::default(),
+        }
     }
 
     /// Whether there are threads.

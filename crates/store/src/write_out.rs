@@ -29,7 +29,13 @@ pub struct OutRow<'a> {
 
 impl Engine {
     /// Writes `rows` to new segments of `table`.
-    pub(crate) fn write_segments(&self, table: &Table, layout: &Arc<RowLayout>, rows: &[OutRow<'_>], effort: Effort) -> Result<Vec<SegmentMeta>> {
+    pub(crate) fn write_segments(
+        &self,
+        table: &Table,
+        layout: &Arc<RowLayout>,
+        rows: &[OutRow<'_>],
+        effort: Effort,
+    ) -> Result<Vec<SegmentMeta>> {
         let mut metas = Vec::new();
         if rows.is_empty() {
             return Ok(metas);
@@ -61,7 +67,14 @@ impl Engine {
         }
     }
 
-    fn write_chunks(&self, table: &Table, layout: &Arc<RowLayout>, rows: &[OutRow<'_>], effort: Effort, metas: &mut Vec<SegmentMeta>) -> Result<()> {
+    fn write_chunks(
+        &self,
+        table: &Table,
+        layout: &Arc<RowLayout>,
+        rows: &[OutRow<'_>],
+        effort: Effort,
+        metas: &mut Vec<SegmentMeta>,
+    ) -> Result<()> {
         if layout.schema().time.is_none() {
             metas.push(self.write_segment(table, layout, rows, 0, effort)?);
             return Ok(());
@@ -75,7 +88,14 @@ impl Engine {
         Ok(())
     }
 
-    fn write_segment(&self, table: &Table, layout: &Arc<RowLayout>, rows: &[OutRow<'_>], chunk: u64, effort: Effort) -> Result<SegmentMeta> {
+    fn write_segment(
+        &self,
+        table: &Table,
+        layout: &Arc<RowLayout>,
+        rows: &[OutRow<'_>],
+        chunk: u64,
+        effort: Effort,
+    ) -> Result<SegmentMeta> {
         let id = self.take_segment_id();
         let mut writer = SegmentWriter::create(&self.fs, &table.dir, id, table.id, layout.clone(), effort)?;
         let base = rows.iter().map(|r| r.seq).min().unwrap_or(0);
@@ -128,7 +148,12 @@ fn group_len(rows: &[OutRow<'_>]) -> usize {
 }
 
 /// The chunks of `rows`, opened if need be, each with its rows; `None` stands for all of them.
-fn split_by_chunk<'a>(table: &Table, layout: &RowLayout, rows: &[OutRow<'a>], target_rows: u64) -> Vec<(ChunkSpan, Option<Vec<OutRow<'a>>>)> {
+fn split_by_chunk<'a>(
+    table: &Table,
+    layout: &RowLayout,
+    rows: &[OutRow<'a>],
+    target_rows: u64,
+) -> Vec<(ChunkSpan, Option<Vec<OutRow<'a>>>)> {
     let times: Vec<u64> = rows.iter().map(|r| layout.time(r.row)).collect();
     let (min, max) = times.iter().fold((u64::MAX, 0), |(min, max), &t| (min.min(t), max.max(t)));
     let density = Density { rows: rows.len() as u64, min_time: min, max_time: max, target_rows };

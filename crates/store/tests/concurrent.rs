@@ -14,7 +14,14 @@ const COMMITS: u64 = 300;
 const SERIES: u64 = 8;
 
 fn schema() -> Schema {
-    let int = |id, width| ColumnDef { id, name: format!("c{id}"), lane: Lane::Int { width }, nullable: false, hidden: false, options: Vec::new() };
+    let int = |id, width| ColumnDef {
+        id,
+        name: format!("c{id}"),
+        lane: Lane::Int { width },
+        nullable: false,
+        hidden: false,
+        options: Vec::new(),
+    };
     Schema {
         version: 1,
         columns: vec![int(0, 4), int(1, 4), int(2, 8)],

@@ -33,20 +33,41 @@ fn column(id: u32, lane: Lane, nullable: bool) -> ColumnDef {
 
 fn schema(columns: Vec<ColumnDef>, key: Vec<u16>, time: Option<u16>) -> Schema {
     let time = time.map(|column| TimeColumn { column, unit: TimeUnit::S, bias: 0 });
-    Schema { version: 1, columns, key, time, row_number: None, compression: Compression::Small, chunk_length: None, indexes: Vec::new(), auto_increment: None, index_of: None, options: Vec::new() }
+    Schema {
+        version: 1,
+        columns,
+        key,
+        time,
+        row_number: None,
+        compression: Compression::Small,
+        chunk_length: None,
+        indexes: Vec::new(),
+        auto_increment: None,
+        index_of: None,
+        options: Vec::new(),
+    }
 }
 
 /// Series and time; a key that starts with a string; a time in the middle of the key.
 fn schemas() -> Vec<Schema> {
     let int = |id, width| column(id, Lane::Int { width }, false);
     let mut schemas = vec![
-        schema(vec![int(0, 4), int(1, 4), column(2, Lane::F64, true), column(3, Lane::Bytes, true)], vec![1, 0], Some(0)),
+        schema(
+            vec![int(0, 4), int(1, 4), column(2, Lane::F64, true), column(3, Lane::Bytes, true)],
+            vec![1, 0],
+            Some(0),
+        ),
         schema(vec![column(0, Lane::Bytes, false), int(1, 2), column(2, Lane::F32, true)], vec![0, 1], None),
         schema(vec![int(0, 2), column(1, Lane::Bytes, true), int(2, 4), int(3, 1)], vec![0, 2, 3], Some(2)),
-        schema(vec![int(0, 4), int(1, 4), column(2, Lane::Bytes, true), column(3, Lane::Int { width: 2 }, true)], vec![0, 1], Some(1)),
+        schema(
+            vec![int(0, 4), int(1, 4), column(2, Lane::Bytes, true), column(3, Lane::Int { width: 2 }, true)],
+            vec![0, 1],
+            Some(1),
+        ),
     ];
     let index = |id, unique, columns| IndexDef { id, name: format!("i{id}"), unique, columns };
-    schemas[3].indexes = vec![index(1, false, vec![1]), index(2, true, vec![2]), index(3, true, vec![3, 0]), index(7, false, vec![3])];
+    schemas[3].indexes =
+        vec![index(1, false, vec![1]), index(2, true, vec![2]), index(3, true, vec![3, 0]), index(7, false, vec![3])];
     schemas
 }
 
@@ -170,7 +191,14 @@ impl World {
             engine.create_table(&table_name(i), schema).expect("create");
         }
         let tables = (0..schemas().len()).map(|i| engine.table(&table_name(i)).expect("table")).collect();
-        World { random: Random(seed | 1), fs, engine, tables, committed: vec![Rows::new(); schemas().len()], open: (0..3).map(|_| None).collect() }
+        World {
+            random: Random(seed | 1),
+            fs,
+            engine,
+            tables,
+            committed: vec![Rows::new(); schemas().len()],
+            open: (0..3).map(|_| None).collect(),
+        }
     }
 
     fn step(&mut self) {
@@ -229,7 +257,10 @@ impl World {
             if action == 2 {
                 let result = open.txn.update(&self.tables[t], &key, &row);
                 if clash {
-                    assert!(matches!(result, Err(Error::Duplicate { .. })), "update to an existing unique value gave {result:?}");
+                    assert!(
+                        matches!(result, Err(Error::Duplicate { .. })),
+                        "update to an existing unique value gave {result:?}"
+                    );
                 } else {
                     result.expect("update in place");
                     open.own[t].insert(key, (Some(row), expects));
@@ -253,7 +284,8 @@ impl World {
             open.txn.begin_bulk(&self.tables[t]);
             for row in rows {
                 let key = key_of(&layout, &row);
-                let refused = live(&open.own[t], &self.committed[t], &key) || clashes(&layout, &overlay(&self.committed[t], &open.own[t]), &key, &row);
+                let refused = live(&open.own[t], &self.committed[t], &key)
+                    || clashes(&layout, &overlay(&self.committed[t], &open.own[t]), &key, &row);
                 match open.txn.insert(&self.tables[t], &row, OnDuplicate::Ignore) {
                     Ok(()) => {
                         assert!(!refused, "a duplicate was taken");
@@ -276,7 +308,8 @@ impl World {
         let mut is_duplicate = false;
         for row in rows {
             let key = key_of(&layout, &row);
-            is_duplicate |= live(&after, &self.committed[t], &key) || clashes(&layout, &overlay(&self.committed[t], &after), &key, &row);
+            is_duplicate |= live(&after, &self.committed[t], &key)
+                || clashes(&layout, &overlay(&self.committed[t], &after), &key, &row);
             let was_own_delete = matches!(after.get(&key), Some((None, false)));
             after.insert(key, (Some(row), !was_own_delete));
         }
@@ -329,7 +362,10 @@ impl World {
                 found.push((key_of(&layout, &row), row));
             }
         }
-        assert_eq!(found, expected, "scan {direction:?} from {from:?} ({inclusive}) within {low:?}..{high:?} of table {t}");
+        assert_eq!(
+            found, expected,
+            "scan {direction:?} from {from:?} ({inclusive}) within {low:?}..{high:?} of table {t}"
+        );
     }
 
     /// A walk through an index finds the same rows, in the index's order.
@@ -343,7 +379,10 @@ impl World {
         let batch = 1 + self.random.below(20) as usize;
         let open = self.open[i].as_mut().expect("picked");
         let snapshot = open.snapshot.get_or_insert_with(|| self.committed.clone());
-        let mut expected: Vec<_> = overlay(&snapshot[t], &open.own[t]).into_iter().map(|(k, r)| (index_order(&layout, &def, &r), k, r)).collect();
+        let mut expected: Vec<_> = overlay(&snapshot[t], &open.own[t])
+            .into_iter()
+            .map(|(k, r)| (index_order(&layout, &def, &r), k, r))
+            .collect();
         expected.sort();
         // A unique index has one entry a value: where others changed a value's row after the snapshot and this
         // transaction wrote the value too, its own write hides what the snapshot had (docs/decisions.md).
@@ -396,7 +435,9 @@ impl World {
     fn commit(&mut self) {
         let i = self.pick_open();
         let mut open = self.open[i].take().expect("picked");
-        let conflict = open.own.iter().zip(&self.committed).any(|(own, committed)| own.iter().any(|(k, (row, expects))| row.is_some() && *expects && committed.contains_key(k)));
+        let conflict = open.own.iter().zip(&self.committed).any(|(own, committed)| {
+            own.iter().any(|(k, (row, expects))| row.is_some() && *expects && committed.contains_key(k))
+        });
         let unclear = self.touches_others(&open);
         let result = open.txn.commit();
         if conflict && result.is_ok() {
@@ -404,7 +445,10 @@ impl World {
             return self.resync();
         }
         if conflict {
-            assert!(matches!(result, Err(Error::Duplicate { .. } | Error::Conflict)), "commit with a conflict gave {result:?}");
+            assert!(
+                matches!(result, Err(Error::Duplicate { .. } | Error::Conflict)),
+                "commit with a conflict gave {result:?}"
+            );
             return;
         }
         if unclear && matches!(result, Err(Error::Duplicate { .. } | Error::Conflict)) {
@@ -447,11 +491,16 @@ impl World {
     fn prepare(&mut self) {
         let i = self.pick_open();
         let mut open = self.open[i].take().expect("picked");
-        let conflict = open.own.iter().zip(&self.committed).any(|(own, committed)| own.iter().any(|(k, (row, expects))| row.is_some() && *expects && committed.contains_key(k)));
+        let conflict = open.own.iter().zip(&self.committed).any(|(own, committed)| {
+            own.iter().any(|(k, (row, expects))| row.is_some() && *expects && committed.contains_key(k))
+        });
         let unclear = self.touches_others(&open);
         let result = open.txn.prepare(b"xid");
         if (conflict || unclear) && result.is_err() {
-            assert!(matches!(result, Err(Error::Duplicate { .. } | Error::Conflict)), "prepare with a conflict gave {result:?}");
+            assert!(
+                matches!(result, Err(Error::Duplicate { .. } | Error::Conflict)),
+                "prepare with a conflict gave {result:?}"
+            );
             return;
         }
         result.expect("prepare");
@@ -464,8 +513,13 @@ impl World {
         if self.random.below(3) == 0 {
             drop(open.txn);
             self.restart();
-            assert_eq!(!self.engine.prepared_xids().is_empty(), had_writes, "a prepared transaction survives a restart");
-            let decided = if is_committed { self.engine.commit_prepared(b"xid") } else { self.engine.rollback_prepared(b"xid") };
+            assert_eq!(
+                !self.engine.prepared_xids().is_empty(),
+                had_writes,
+                "a prepared transaction survives a restart"
+            );
+            let decided =
+                if is_committed { self.engine.commit_prepared(b"xid") } else { self.engine.rollback_prepared(b"xid") };
             assert_eq!(decided.expect("second phase"), had_writes);
         } else if is_committed {
             open.txn.commit().expect("commit of a prepared transaction");

@@ -59,7 +59,14 @@ fn script() -> Vec<Step> {
 }
 
 fn schema() -> Schema {
-    let int = |id, width| ColumnDef { id, name: format!("c{id}"), lane: Lane::Int { width }, nullable: false, hidden: false, options: Vec::new() };
+    let int = |id, width| ColumnDef {
+        id,
+        name: format!("c{id}"),
+        lane: Lane::Int { width },
+        nullable: false,
+        hidden: false,
+        options: Vec::new(),
+    };
     Schema {
         version: 1,
         columns: vec![int(0, 4), int(1, 4), int(2, 8)],
@@ -268,7 +275,9 @@ fn applies(state: &State, step: &Step) -> bool {
     match step {
         Step::Create(name) => !state.contains_key(*name),
         Step::Rename(from, to) => state.contains_key(*from) && !state.contains_key(*to),
-        Step::Truncate(name) | Step::Drop(name) | Step::Bulk(name, _) | Step::Flush(name) | Step::Optimize(name) => state.contains_key(*name),
+        Step::Truncate(name) | Step::Drop(name) | Step::Bulk(name, _) | Step::Flush(name) | Step::Optimize(name) => {
+            state.contains_key(*name)
+        }
         Step::Commit(parts) => parts.iter().all(|(name, _)| state.contains_key(*name)),
         Step::Close => true,
     }
@@ -339,7 +348,8 @@ fn libc_enospc() -> i32 {
 fn after_a_clean_shutdown_a_short_or_missing_log_or_manifest_is_reported() {
     let fs = SimFs::new();
     run_script(&fs);
-    let is_watched = |path: &std::path::Path| path.to_string_lossy().contains("log-") || path.to_string_lossy().ends_with(".rrdm");
+    let is_watched =
+        |path: &std::path::Path| path.to_string_lossy().contains("log-") || path.to_string_lossy().ends_with(".rrdm");
     let files: Vec<_> = fs.files().into_iter().filter(|path| is_watched(path)).collect();
     assert!(files.len() >= 2, "{files:?}");
     let newest_log = files.iter().filter(|path| path.to_string_lossy().contains("log-")).max().expect("a log file");

@@ -8,11 +8,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn key(segment: u64, group: u32) -> BlockKey {
-    BlockKey {
-        segment: SegmentId(segment),
-        group,
-        column: 1,
-    }
+    BlockKey { segment: SegmentId(segment), group, column: 1 }
 }
 
 fn block(values: usize) -> Cached {
@@ -20,11 +16,7 @@ fn block(values: usize) -> Cached {
 }
 
 fn held(cache: &BlockCache) -> usize {
-    cache
-        .shards
-        .iter()
-        .map(|s| s.lock().entries.iter().map(|e| e.bytes).sum::<usize>())
-        .sum()
+    cache.shards.iter().map(|s| s.lock().entries.iter().map(|e| e.bytes).sum::<usize>()).sum()
 }
 
 #[test]

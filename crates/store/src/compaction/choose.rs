@@ -103,7 +103,9 @@ mod tests {
         assert_eq!(choose(metas.iter(), false, false), None);
         metas.push(meta(99, 0, 1_000_000, true));
         let plan = choose(metas.iter(), false, false).expect("a merge is due");
-        assert!(!plan.whole_chunk && !plan.segments.contains(&SegmentId(99)) && plan.segments.len() == MAX_CHUNK_SEGMENTS);
+        assert!(
+            !plan.whole_chunk && !plan.segments.contains(&SegmentId(99)) && plan.segments.len() == MAX_CHUNK_SEGMENTS
+        );
     }
 
     #[test]

@@ -34,7 +34,8 @@ impl Engine {
         let Some((inputs, forget_until)) = self.merge_inputs(table, plan) else { return Ok(()) };
         let layout = table.layout();
         let merged = self.write_merged(table, &layout, plan, &inputs, forget_until, progress)?;
-        let mut edits: Vec<Edit> = merged.iter().map(|meta| Edit::AddSegment { table: table.id, meta: meta.clone() }).collect();
+        let mut edits: Vec<Edit> =
+            merged.iter().map(|meta| Edit::AddSegment { table: table.id, meta: meta.clone() }).collect();
         edits.extend(plan.segments.iter().map(|&segment| Edit::RemoveSegment { table: table.id, segment }));
         let committed = self.fs.sync_dir(&table.dir).and_then(|()| self.commit_manifest(&edits));
         if let Err(error) = committed {
@@ -60,7 +61,8 @@ impl Engine {
     fn merge_inputs(&self, table: &Table, plan: &Plan) -> Option<(Vec<Arc<LiveSegment>>, u64)> {
         let _turn = self.apply_turn.lock();
         let version = table.version();
-        let inputs: Vec<Arc<LiveSegment>> = plan.segments.iter().filter_map(|id| version.segments.get(id).cloned()).collect();
+        let inputs: Vec<Arc<LiveSegment>> =
+            plan.segments.iter().filter_map(|id| version.segments.get(id).cloned()).collect();
         if inputs.len() != plan.segments.len() {
             return None;
         }
@@ -77,7 +79,15 @@ impl Engine {
     }
 
     /// The merged segment; none when no row is left.
-    fn write_merged(&self, table: &Table, layout: &Arc<RowLayout>, plan: &Plan, inputs: &[Arc<LiveSegment>], forget_until: u64, progress: &mut dyn FnMut(u64) -> bool) -> Result<Vec<SegmentMeta>> {
+    fn write_merged(
+        &self,
+        table: &Table,
+        layout: &Arc<RowLayout>,
+        plan: &Plan,
+        inputs: &[Arc<LiveSegment>],
+        forget_until: u64,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Vec<SegmentMeta>> {
         let snapshots = self.open_snapshots();
         let effort = match (plan.whole_chunk, layout.schema().compression) {
             (true, Compression::Small) => Effort::Small,
@@ -88,8 +98,18 @@ impl Engine {
             false => inputs.iter().map(|s| s.meta().base_seq).min().unwrap_or(0),
         };
         let forget_until = forget_until.min(snapshots.first().copied().unwrap_or(0));
-        let writer = SegmentWriter::create(&self.fs, &table.dir, self.take_segment_id(), table.id, layout.clone(), effort)?;
-        let mut out = Output { layout, writer, base_seq, forget_until, columns: Vec::new(), seqs: Vec::new(), tombstones: Vec::new(), bytes: 0 };
+        let writer =
+            SegmentWriter::create(&self.fs, &table.dir, self.take_segment_id(), table.id, layout.clone(), effort)?;
+        let mut out = Output {
+            layout,
+            writer,
+            base_seq,
+            forget_until,
+            columns: Vec::new(),
+            seqs: Vec::new(),
+            tombstones: Vec::new(),
+            bytes: 0,
+        };
         out.begin_group();
         let written = merge_into(&mut out, layout, inputs, &snapshots, progress);
         let done = written.and_then(|()| out.end_group());
@@ -106,7 +126,13 @@ impl Engine {
     }
 }
 
-fn merge_into(out: &mut Output<'_>, layout: &Arc<RowLayout>, inputs: &[Arc<LiveSegment>], snapshots: &[u64], progress: &mut dyn FnMut(u64) -> bool) -> Result<()> {
+fn merge_into(
+    out: &mut Output<'_>,
+    layout: &Arc<RowLayout>,
+    inputs: &[Arc<LiveSegment>],
+    snapshots: &[u64],
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<()> {
     let sources = inputs
         .iter()
         .map(|segment| {
@@ -252,4 +278,3 @@ fn extend_bytes(out: &mut BytesColumn, from: &BytesColumn, range: std::ops::Rang
     }
     bytes
 }
-

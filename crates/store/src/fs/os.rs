@@ -39,9 +39,7 @@ impl FileLock for OsLock {}
 
 impl WriteFile for OsWriteFile {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file
-            .write_all_at(bytes, self.len)
-            .map_err(Error::io("write", &self.path))?;
+        self.file.write_all_at(bytes, self.len).map_err(Error::io("write", &self.path))?;
         self.len += bytes.len() as u64;
         Ok(())
     }
@@ -51,9 +49,7 @@ impl WriteFile for OsWriteFile {
     }
 
     fn truncate(&mut self, len: u64) -> Result<()> {
-        self.file
-            .set_len(len)
-            .map_err(Error::io("truncate", &self.path))?;
+        self.file.set_len(len).map_err(Error::io("truncate", &self.path))?;
         self.len = len;
         Ok(())
     }
@@ -65,9 +61,7 @@ impl WriteFile for OsWriteFile {
 
 impl ReadFile for OsReadFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.file
-            .read_exact_at(buf, offset)
-            .map_err(Error::io("read", &self.path))
+        self.file.read_exact_at(buf, offset).map_err(Error::io("read", &self.path))
     }
 
     fn len(&self) -> u64 {
@@ -83,21 +77,13 @@ impl Fs for OsFs {
             .mode(0o600)
             .open(path)
             .map_err(Error::io("create", path))?;
-        Ok(Box::new(OsWriteFile {
-            file,
-            path: path.to_path_buf(),
-            len: 0,
-        }))
+        Ok(Box::new(OsWriteFile { file, path: path.to_path_buf(), len: 0 }))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         let file = File::open(path).map_err(Error::io("open", path))?;
         let len = file.metadata().map_err(Error::io("open", path))?.len();
-        Ok(Arc::new(OsReadFile {
-            file,
-            path: path.to_path_buf(),
-            len,
-        }))
+        Ok(Arc::new(OsReadFile { file, path: path.to_path_buf(), len }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
@@ -117,11 +103,7 @@ impl Fs for OsFs {
     }
 
     fn create_dir(&self, path: &Path) -> Result<()> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-            .map_err(Error::io("create", path))
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(Error::io("create", path))
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {
@@ -134,11 +116,7 @@ impl Fs for OsFs {
                 other => other.map_err(Error::io("list", &entry.path()))?,
             };
             let name = entry.file_name().to_string_lossy().into_owned();
-            entries.push(DirEntry {
-                name,
-                bytes: metadata.len(),
-                is_dir: metadata.is_dir(),
-            });
+            entries.push(DirEntry { name, bytes: metadata.len(), is_dir: metadata.is_dir() });
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
@@ -169,9 +147,7 @@ impl Fs for OsFs {
             .map_err(Error::io("lock", path))?;
         match try_flock(&file) {
             Ok(()) => Ok(Box::new(OsLock { _file: file })),
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(Error::Locked {
-                path: path.to_path_buf(),
-            }),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(Error::Locked { path: path.to_path_buf() }),
             Err(e) => Err(Error::io("lock", path)(e)),
         }
     }
@@ -181,11 +157,7 @@ impl Fs for OsFs {
 fn try_flock(file: &File) -> io::Result<()> {
     // SAFETY: flock touches no memory of ours, and the descriptor is open as long as `file` is borrowed.
     let status = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
-    if status == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]
@@ -221,10 +193,7 @@ mod tests {
         let mut buf = [0; 5];
         read.read_at(6, &mut buf).unwrap();
         assert_eq!(&buf, b"world");
-        assert!(
-            read.read_at(7, &mut buf).is_err(),
-            "a short file is an error"
-        );
+        assert!(read.read_at(7, &mut buf).is_err(), "a short file is an error");
         assert_eq!(read.len(), 11);
         assert_eq!((mode(&path), mode(&folder)), (0o600, 0o700));
     }
@@ -234,25 +203,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         for name in ["b", "a"] {
-            OsFs.create(&at(name))
-                .unwrap()
-                .write(name.as_bytes())
-                .unwrap();
+            OsFs.create(&at(name)).unwrap().write(name.as_bytes()).unwrap();
         }
         OsFs.create_dir(&at("d")).unwrap();
         OsFs.rename(&at("a"), &at("c")).unwrap();
         OsFs.hard_link(&at("c"), &at("e")).unwrap();
         OsFs.remove(&at("c")).unwrap();
-        let names: Vec<_> = OsFs
-            .list(dir.path())
-            .unwrap()
-            .into_iter()
-            .map(|e| (e.name, e.is_dir))
-            .collect();
-        assert_eq!(
-            names,
-            [("b".into(), false), ("d".into(), true), ("e".into(), false)]
-        );
+        let names: Vec<_> = OsFs.list(dir.path()).unwrap().into_iter().map(|e| (e.name, e.is_dir)).collect();
+        assert_eq!(names, [("b".into(), false), ("d".into(), true), ("e".into(), false)]);
         OsFs.remove_dir(&at("d")).unwrap();
         assert!(!OsFs.exists(&at("d")) && OsFs.exists(&at("e")));
     }
@@ -269,11 +227,7 @@ mod tests {
 
     #[test]
     fn an_error_names_the_operation_and_the_file() {
-        let text = OsFs
-            .open(Path::new("/nowhere/f"))
-            .err()
-            .unwrap()
-            .to_string();
+        let text = OsFs.open(Path::new("/nowhere/f")).err().unwrap().to_string();
         assert!(text.starts_with("cannot open '/nowhere/f'"), "{text}");
     }
 }

@@ -34,10 +34,7 @@ fn a_row_has_one_owner_and_other_rows_are_free() {
     let locks = RowLocks::new();
     lock(&locks, 1, b"a").unwrap();
     lock(&locks, 1, b"a").unwrap();
-    assert!(matches!(
-        try_as(&locks, 2, b"a", LockMode::Exclusive),
-        Err(Error::LockTimeout)
-    ));
+    assert!(matches!(try_as(&locks, 2, b"a", LockMode::Exclusive), Err(Error::LockTimeout)));
     lock(&locks, 2, b"b").unwrap();
     locks.lock(2, TableId(2), b"a", LONG, &never).unwrap();
     assert!(locks.holds(1, T, b"a") && !locks.holds(2, T, b"a") && !locks.holds(1, T, b"c"));
@@ -59,11 +56,7 @@ fn memory_is_freed_with_the_last_lock() {
     assert_eq!(locks.len(), 100_000);
     locks.release_all(1);
     assert_eq!(locks.len(), 0);
-    let kept: usize = locks
-        .shards
-        .iter()
-        .map(|shard| shard.lock().capacity())
-        .sum();
+    let kept: usize = locks.shards.iter().map(|shard| shard.lock().capacity()).sum();
     assert!(kept <= 2 * SHARDS * KEPT_CAPACITY, "{kept}");
     assert!(locks.held.iter().all(|held| held.lock().is_empty()));
 }
@@ -135,14 +128,8 @@ fn a_deadlock_through_the_queue_is_seen() {
         lock(&locks, 3, b"c").unwrap();
         let third = scope.spawn(|| lock(&locks, 3, b"a"));
         until_waiting(&locks, 2);
-        assert!(
-            matches!(lock(&locks, 1, b"c"), Err(Error::Conflict)),
-            "1 for 3, 3 for 1"
-        );
-        assert!(
-            matches!(lock(&locks, 1, b"b"), Err(Error::Conflict)),
-            "1 for 2, 2 for 1"
-        );
+        assert!(matches!(lock(&locks, 1, b"c"), Err(Error::Conflict)), "1 for 3, 3 for 1");
+        assert!(matches!(lock(&locks, 1, b"b"), Err(Error::Conflict)), "1 for 2, 2 for 1");
         assert!(locks.holds(1, T, b"a"), "the refused keeps what it has");
         locks.release_all(1);
         second.join().unwrap().unwrap();
@@ -162,10 +149,7 @@ fn a_wait_ends_after_its_time_out() {
     assert!(matches!(outcome, Err(Error::LockTimeout)));
     assert!(start.elapsed() >= Duration::from_millis(150) && start.elapsed() < LONG / 4);
     locks.release_all(1);
-    assert!(
-        locks.is_empty(),
-        "a waiter that gave up leaves nothing behind"
-    );
+    assert!(locks.is_empty(), "a waiter that gave up leaves nothing behind");
 }
 
 #[test]
@@ -174,11 +158,7 @@ fn a_kill_ends_a_wait() {
     lock(&locks, 1, b"a").unwrap();
     let killed = AtomicBool::new(false);
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| {
-            locks.lock(2, T, b"a", Duration::MAX, &|| {
-                killed.load(Ordering::Relaxed)
-            })
-        });
+        let waiter = scope.spawn(|| locks.lock(2, T, b"a", Duration::MAX, &|| killed.load(Ordering::Relaxed)));
         until_waiting(&locks, 1);
         killed.store(true, Ordering::Relaxed);
         let start = Instant::now();
@@ -192,24 +172,12 @@ fn shared_locks_go_together_and_exclude_an_exclusive_one() {
     let locks = RowLocks::new();
     try_as(&locks, 1, b"a", LockMode::Shared).unwrap();
     try_as(&locks, 2, b"a", LockMode::Shared).unwrap();
-    assert!(matches!(
-        try_as(&locks, 3, b"a", LockMode::Exclusive),
-        Err(Error::LockTimeout)
-    ));
-    assert!(matches!(
-        try_as(&locks, 1, b"a", LockMode::Exclusive),
-        Err(Error::LockTimeout)
-    ));
+    assert!(matches!(try_as(&locks, 3, b"a", LockMode::Exclusive), Err(Error::LockTimeout)));
+    assert!(matches!(try_as(&locks, 1, b"a", LockMode::Exclusive), Err(Error::LockTimeout)));
     locks.release_all(2);
     try_as(&locks, 1, b"a", LockMode::Exclusive).unwrap();
     try_as(&locks, 1, b"a", LockMode::Shared).unwrap();
-    assert!(
-        matches!(
-            try_as(&locks, 2, b"a", LockMode::Shared),
-            Err(Error::LockTimeout)
-        ),
-        "still exclusive"
-    );
+    assert!(matches!(try_as(&locks, 2, b"a", LockMode::Shared), Err(Error::LockTimeout)), "still exclusive");
     locks.release_all(1);
     assert!(locks.is_empty());
 }
@@ -255,9 +223,7 @@ fn threads_that_take_random_locks_exclude_each_other_and_all_finish() {
                 for _ in 0..400 {
                     let mut mine = Vec::new();
                     for _ in 0..3 {
-                        random = random
-                            .wrapping_mul(6_364_136_223_846_793_005)
-                            .wrapping_add(owner);
+                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(owner);
                         let row = (random >> 40) as usize % owners.len();
                         match lock(locks, owner, &[row as u8]) {
                             Ok(()) => mine.push(row),
@@ -271,8 +237,7 @@ fn threads_that_take_random_locks_exclude_each_other_and_all_finish() {
                         assert!(before == 0 || before == owner, "row {row} has two owners");
                         thread::yield_now();
                     }
-                    mine.iter()
-                        .for_each(|&row| owners[row].store(0, Ordering::SeqCst));
+                    mine.iter().for_each(|&row| owners[row].store(0, Ordering::SeqCst));
                     locks.release_all(owner);
                 }
             });

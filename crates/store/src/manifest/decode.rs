@@ -29,12 +29,8 @@ pub fn edits(bytes: &[u8]) -> Decoded<Vec<Edit>> {
 /// A whole state.
 pub fn state(bytes: &[u8]) -> Decoded<State> {
     let mut input = Input { rest: bytes };
-    let mut state = State {
-        tables: BTreeMap::new(),
-        next_table: input.u32()?,
-        next_segment: input.u64()?,
-        next_seq: input.u64()?,
-    };
+    let mut state =
+        State { tables: BTreeMap::new(), next_table: input.u32()?, next_segment: input.u64()?, next_seq: input.u64()? };
     for _ in 0..input.u32()? {
         let id = input.table()?;
         state.tables.insert(id, table(&mut input)?);
@@ -49,49 +45,17 @@ fn edit(input: &mut Input<'_>) -> Decoded<Edit> {
     }
     let table = input.table()?;
     Ok(match kind {
-        1 => Edit::CreateTable {
-            table,
-            name: input.text()?,
-            schema: input.schema()?,
-        },
+        1 => Edit::CreateTable { table, name: input.text()?, schema: input.schema()? },
         2 => Edit::DropTable { table },
-        3 => Edit::RenameTable {
-            table,
-            name: input.text()?,
-        },
-        4 => Edit::SetSchema {
-            table,
-            schema: input.schema()?,
-        },
-        5 => Edit::Truncate {
-            table,
-            flushed_seq: input.u64()?,
-        },
-        6 => Edit::AddChunk {
-            table,
-            span: input.span()?,
-        },
-        7 => Edit::AddSegment {
-            table,
-            meta: input.segment()?,
-        },
-        8 => Edit::RemoveSegment {
-            table,
-            segment: SegmentId(input.u64()?),
-        },
-        9 => Edit::Flushed {
-            table,
-            seq: input.u64()?,
-        },
-        11 => Edit::NextRowNumber {
-            table,
-            next: input.u64()?,
-        },
-        12 => Edit::SetProperty {
-            table,
-            name: input.text()?,
-            value: input.bytes()?.to_vec(),
-        },
+        3 => Edit::RenameTable { table, name: input.text()? },
+        4 => Edit::SetSchema { table, schema: input.schema()? },
+        5 => Edit::Truncate { table, flushed_seq: input.u64()? },
+        6 => Edit::AddChunk { table, span: input.span()? },
+        7 => Edit::AddSegment { table, meta: input.segment()? },
+        8 => Edit::RemoveSegment { table, segment: SegmentId(input.u64()?) },
+        9 => Edit::Flushed { table, seq: input.u64()? },
+        11 => Edit::NextRowNumber { table, next: input.u64()? },
+        12 => Edit::SetProperty { table, name: input.text()?, value: input.bytes()?.to_vec() },
         _ => return Err(format!("unknown kind of edit {kind}")),
     })
 }
@@ -180,10 +144,7 @@ impl<'a> Input<'a> {
     }
 
     fn span(&mut self) -> Decoded<ChunkSpan> {
-        Ok(ChunkSpan {
-            start: self.u64()?,
-            end: self.u64()?,
-        })
+        Ok(ChunkSpan { start: self.u64()?, end: self.u64()? })
     }
 
     fn segment(&mut self) -> Decoded<SegmentMeta> {
@@ -216,10 +177,6 @@ impl<'a> Input<'a> {
     }
 
     fn finish<T>(self, value: T) -> Decoded<T> {
-        if self.rest.is_empty() {
-            Ok(value)
-        } else {
-            Err("the record goes on behind its end".into())
-        }
+        if self.rest.is_empty() { Ok(value) } else { Err("the record goes on behind its end".into()) }
     }
 }

@@ -34,11 +34,7 @@ pub fn state(state: &State) -> Result<Vec<u8>> {
 
 fn edit(out: &mut Vec<u8>, edit: &Edit) -> Result<()> {
     match edit {
-        Edit::CreateTable {
-            table,
-            name,
-            schema,
-        } => {
+        Edit::CreateTable { table, name, schema } => {
             put_kind(out, 1, *table);
             put_bytes(out, name.as_bytes());
             put_schema(out, schema)?;
@@ -119,8 +115,7 @@ fn put_segment(out: &mut Vec<u8>, meta: &SegmentMeta) {
 }
 
 fn put_schema(out: &mut Vec<u8>, schema: &Schema) -> Result<()> {
-    let json =
-        serde_json::to_vec(schema).map_err(|e| Error::InvalidInput(format!("schema: {e}")))?;
+    let json = serde_json::to_vec(schema).map_err(|e| Error::InvalidInput(format!("schema: {e}")))?;
     put_bytes(out, &json);
     Ok(())
 }

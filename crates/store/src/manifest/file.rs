@@ -91,9 +91,7 @@ pub fn read(bytes: &[u8], number: u32, path: &Path) -> Result<State> {
         };
         let edits = decode::edits(payload).map_err(|what| damaged(offset, what))?;
         for edit in &edits {
-            state
-                .apply(edit)
-                .map_err(|e| damaged(offset, e.to_string()))?;
+            state.apply(edit).map_err(|e| damaged(offset, e.to_string()))?;
         }
         offset += FRAME_BYTES + payload.len() + FRAME_BYTES;
         index += 1;
@@ -103,45 +101,25 @@ pub fn read(bytes: &[u8], number: u32, path: &Path) -> Result<State> {
 
 fn check_header(bytes: &[u8], number: u32, path: &Path) -> Result<()> {
     let Some(header) = bytes.get(..HEADER_BYTES) else {
-        return Err(Error::corrupt(
-            path,
-            bytes.len() as u64,
-            "the file ends within its header",
-        ));
+        return Err(Error::corrupt(path, bytes.len() as u64, "the file ends within its header"));
     };
     if header[..8] != MAGIC {
         return Err(Error::corrupt(path, 0, "this is not a manifest"));
     }
     // The checksum stands at the same place in every version, so a flipped bit is not a "newer version".
     if crc32fast::hash(&header[..28]) != u32_at(header, 28) {
-        return Err(Error::corrupt(
-            path,
-            0,
-            "the header's checksum does not match",
-        ));
+        return Err(Error::corrupt(path, 0, "the header's checksum does not match"));
     }
     let version = u32_at(header, 8);
     if version != VERSION {
-        return Err(Error::Incompatible {
-            path: path.to_path_buf(),
-            found: version,
-            supported: VERSION,
-        });
+        return Err(Error::Incompatible { path: path.to_path_buf(), found: version, supported: VERSION });
     }
     if number == u32::MAX {
-        return Err(Error::corrupt(
-            path,
-            12,
-            "there is no number left for the next manifest",
-        ));
+        return Err(Error::corrupt(path, 12, "there is no number left for the next manifest"));
     }
     if u32_at(header, 12) != number {
         let found = u32_at(header, 12);
-        return Err(Error::corrupt(
-            path,
-            12,
-            format!("it is manifest {found:#x} under another name"),
-        ));
+        return Err(Error::corrupt(path, 12, format!("it is manifest {found:#x} under another name")));
     }
     Ok(())
 }
@@ -182,11 +160,7 @@ fn frame(bytes: &[u8], number: u32) -> std::result::Result<Frame<'_>, &'static s
     if checksum(number, &whole[8..]) != u32_at(whole, 4) {
         return Err("the record's checksum does not match");
     }
-    Ok(Frame {
-        kind: u32_at(whole, 16),
-        index: u32_at(whole, 12),
-        payload: &whole[FRAME_BYTES..],
-    })
+    Ok(Frame { kind: u32_at(whole, 16), index: u32_at(whole, 12), payload: &whole[FRAME_BYTES..] })
 }
 
 fn checksum(number: u32, bytes: &[u8]) -> u32 {

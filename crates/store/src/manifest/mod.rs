@@ -79,10 +79,7 @@ impl Manifest {
     fn open_with(fs: Arc<dyn Fs>, dir: &Path, rewrite_bytes: u64) -> Result<(Manifest, State)> {
         fs.create_dir(dir)?;
         let entries = fs.list(dir)?;
-        for entry in entries
-            .iter()
-            .filter(|e| e.name.starts_with("manifest-") && e.name.ends_with(".rrdm.tmp"))
-        {
+        for entry in entries.iter().filter(|e| e.name.starts_with("manifest-") && e.name.ends_with(".rrdm.tmp")) {
             fs.remove(&dir.join(&entry.name))?;
         }
         let numbers: Vec<u32> = entries.iter().filter_map(|e| number_of(&e.name)).collect();
@@ -100,12 +97,7 @@ impl Manifest {
             None => inner.begin(&entries)?,
         }
         let state = inner.state.clone();
-        Ok((
-            Manifest {
-                inner: Mutex::new(inner),
-            },
-            state,
-        ))
+        Ok((Manifest { inner: Mutex::new(inner) }, state))
     }
 
     /// Whether an earlier failure left it unknown what is on disk: edits of a failed commit may be there.
@@ -146,15 +138,10 @@ impl Inner {
     fn begin(&mut self, entries: &[DirEntry]) -> Result<()> {
         let is_data = |e: &&DirEntry| {
             (e.is_dir && e.name.starts_with("table-"))
-                || [".rrdl", ".rrds"]
-                    .iter()
-                    .any(|ending| e.name.ends_with(ending))
+                || [".rrdl", ".rrds"].iter().any(|ending| e.name.ends_with(ending))
         };
         if let Some(entry) = entries.iter().find(is_data) {
-            let what = format!(
-                "the folder holds '{}' but no manifest-*.rrdm, which names all data",
-                entry.name
-            );
+            let what = format!("the folder holds '{}' but no manifest-*.rrdm, which names all data", entry.name);
             return Err(Error::corrupt(&self.dir, 0, what));
         }
         self.rewrite().map_err(|failure| match failure {
@@ -164,9 +151,7 @@ impl Inner {
 
     fn commit(&mut self, edits: &[Edit]) -> Result<()> {
         if let Some(reason) = &self.poisoned {
-            return Err(Error::Poisoned {
-                reason: reason.clone(),
-            });
+            return Err(Error::Poisoned { reason: reason.clone() });
         }
         if edits.is_empty() {
             return Ok(());
@@ -190,8 +175,7 @@ impl Inner {
 
     /// Makes the state, which has the edits in `payload` in it, durable.
     fn write(&mut self, payload: &[u8]) -> std::result::Result<(), Failure> {
-        let has_grown =
-            |open: &OpenFile| open.file.len() > self.rewrite_bytes.max(2 * open.snapshot_bytes);
+        let has_grown = |open: &OpenFile| open.file.len() > self.rewrite_bytes.max(2 * open.snapshot_bytes);
         if self.open.as_ref().is_none_or(has_grown) {
             match self.rewrite() {
                 // There may still be room for the record.
@@ -234,11 +218,7 @@ impl Inner {
             let _ = self.fs.remove(&self.dir.join(file_name(self.number)));
         }
         self.number = number;
-        self.open = Some(OpenFile {
-            snapshot_bytes: file.len(),
-            file,
-            next_index: 1,
-        });
+        self.open = Some(OpenFile { snapshot_bytes: file.len(), file, next_index: 1 });
         Ok(())
     }
 
@@ -270,10 +250,7 @@ impl OpenFile {
                 return Err(Failure::Broken(e));
             }
             // Cut off durably before anybody hears of it: what was refused must not come back.
-            self.file
-                .truncate(before)
-                .and_then(|()| self.file.sync())
-                .map_err(Failure::Broken)?;
+            self.file.truncate(before).and_then(|()| self.file.sync()).map_err(Failure::Broken)?;
             return Err(Failure::Full(e));
         }
         self.file.sync().map_err(Failure::Broken)?;
@@ -287,10 +264,7 @@ impl OpenFile {
 
 fn check_record(payload: &[u8]) -> Result<()> {
     if payload.len() > MAX_RECORD_BYTES {
-        return Err(Error::LimitExceeded {
-            what: "a manifest record".into(),
-            limit: MAX_RECORD_BYTES as u64,
-        });
+        return Err(Error::LimitExceeded { what: "a manifest record".into(), limit: MAX_RECORD_BYTES as u64 });
     }
     Ok(())
 }
@@ -301,8 +275,7 @@ fn file_name(number: u32) -> String {
 
 /// The number in a manifest's name; `None` for any other name.
 fn number_of(name: &str) -> Option<u32> {
-    let number =
-        u32::from_str_radix(name.strip_prefix("manifest-")?.strip_suffix(".rrdm")?, 16).ok()?;
+    let number = u32::from_str_radix(name.strip_prefix("manifest-")?.strip_suffix(".rrdm")?, 16).ok()?;
     (file_name(number) == name).then_some(number)
 }
 

@@ -23,11 +23,7 @@ impl State {
     /// Does one edit; [`Error::InvalidInput`] says why it makes no sense, and nothing is changed.
     pub fn apply(&mut self, edit: &Edit) -> Result<()> {
         match edit {
-            Edit::CreateTable {
-                table,
-                name,
-                schema,
-            } => self.create_table(*table, name, schema),
+            Edit::CreateTable { table, name, schema } => self.create_table(*table, name, schema),
             Edit::DropTable { table } => {
                 self.table(*table)?;
                 self.tables.remove(table);
@@ -81,9 +77,7 @@ impl State {
             next_table: self.next_table,
             next_segment: self.next_segment,
             next_seq: self.next_seq,
-            tables: touched
-                .map(|id| (id, self.tables.get(&id).cloned()))
-                .collect(),
+            tables: touched.map(|id| (id, self.tables.get(&id).cloned())).collect(),
         };
         match edits.iter().try_for_each(|edit| self.apply(edit)) {
             Ok(()) => Ok(undo),
@@ -149,17 +143,8 @@ impl State {
 
     /// A name stands for one table.
     fn check_name(&self, name: &str, except: Option<TableId>) -> Result<()> {
-        let taken = self
-            .tables
-            .iter()
-            .any(|(id, table)| table.name == name && Some(*id) != except);
-        if taken {
-            Err(Error::TableExists {
-                name: name.to_owned(),
-            })
-        } else {
-            Ok(())
-        }
+        let taken = self.tables.iter().any(|(id, table)| table.name == name && Some(*id) != except);
+        if taken { Err(Error::TableExists { name: name.to_owned() }) } else { Ok(()) }
     }
 }
 
@@ -167,10 +152,7 @@ impl TableState {
     fn set_schema(&mut self, schema: &Arc<Schema>) -> Result<()> {
         schema.validate()?;
         if schema.version <= self.schema.version {
-            return invalid(format!(
-                "schema version {} does not follow {}",
-                schema.version, self.schema.version
-            ));
+            return invalid(format!("schema version {} does not follow {}", schema.version, self.schema.version));
         }
         let old = std::mem::replace(&mut self.schema, schema.clone());
         self.old_schemas.insert(old.version, old);
@@ -179,20 +161,13 @@ impl TableState {
 
     fn add_chunk(&mut self, span: ChunkSpan) -> Result<()> {
         if span.start >= span.end {
-            return invalid(format!(
-                "the chunk from {} to {} is empty",
-                span.start, span.end
-            ));
+            return invalid(format!("the chunk from {} to {} is empty", span.start, span.end));
         }
         if self.chunks.get(&span.start) == Some(&span) {
             return Ok(()); // Named again with each of its segments.
         }
         // Chunks do not overlap, so only the last one that begins before this one's end can be in the way.
-        let before = self
-            .chunks
-            .range(..span.end)
-            .next_back()
-            .map(|(_, chunk)| *chunk);
+        let before = self.chunks.range(..span.end).next_back().map(|(_, chunk)| *chunk);
         if let Some(other) = before.filter(|other| other.end > span.start) {
             return invalid(format!(
                 "chunks {} to {} and {} to {} overlap",
@@ -208,24 +183,13 @@ impl TableState {
         if self.segments.contains_key(&meta.id) {
             return invalid(format!("segment {segment} is in the table already"));
         }
-        if meta.schema_version != self.schema.version
-            && !self.old_schemas.contains_key(&meta.schema_version)
-        {
-            return invalid(format!(
-                "segment {segment} has the unknown schema version {}",
-                meta.schema_version
-            ));
+        if meta.schema_version != self.schema.version && !self.old_schemas.contains_key(&meta.schema_version) {
+            return invalid(format!("segment {segment} has the unknown schema version {}", meta.schema_version));
         }
         if self.schema.time.is_some() && !self.chunks.contains_key(&meta.chunk) {
-            return invalid(format!(
-                "segment {segment} is of the unknown chunk {}",
-                meta.chunk
-            ));
+            return invalid(format!("segment {segment} is of the unknown chunk {}", meta.chunk));
         }
-        if meta.first_key > meta.last_key
-            || meta.min_time > meta.max_time
-            || meta.base_seq > meta.max_seq
-        {
+        if meta.first_key > meta.last_key || meta.min_time > meta.max_time || meta.base_seq > meta.max_seq {
             return invalid(format!("the bounds of segment {segment} are upside down"));
         }
         self.segments.insert(meta.id, meta.clone());

@@ -25,14 +25,7 @@ pub(crate) fn push_array(out: &mut Vec<u8>, values: impl IntoIterator<Item = u64
     while values.peek().is_some() {
         let piece = Values::Int(values.by_ref().take(ARRAY_PIECE).collect());
         block.clear();
-        rrd_codec::encode(
-            &Column {
-                values: piece,
-                nulls: None,
-            },
-            effort,
-            &mut block,
-        );
+        rrd_codec::encode(&Column { values: piece, nulls: None }, effort, &mut block);
         push_varint(out, block.len() as u64);
         out.extend_from_slice(&block);
     }
@@ -88,10 +81,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], Damage> {
-        let end = self
-            .at
-            .checked_add(len)
-            .filter(|&end| end <= self.bytes.len());
+        let end = self.at.checked_add(len).filter(|&end| end <= self.bytes.len());
         let end = end.ok_or_else(|| self.damage("the footer ends early"))?;
         let taken = &self.bytes[self.at..end];
         self.at = end;
@@ -111,13 +101,12 @@ impl<'a> Fields<'a> {
             let rows = (len - values.len()).min(ARRAY_PIECE);
             let block = self.nested()?;
             match rrd_codec::decode(block, Kind::Int, rows) {
-                Ok(Column {
-                    values: Values::Int(piece),
-                    nulls: None,
-                }) if piece.len() == rows => match values.is_empty() {
-                    true => values = piece,
-                    false => values.extend_from_slice(&piece),
-                },
+                Ok(Column { values: Values::Int(piece), nulls: None }) if piece.len() == rows => {
+                    match values.is_empty() {
+                        true => values = piece,
+                        false => values.extend_from_slice(&piece),
+                    }
+                }
                 Ok(_) => return Err(self.damage(format!("{what}: not an array of integers"))),
                 Err(e) => return Err(self.damage(format!("{what}: {e}"))),
             }
@@ -129,17 +118,8 @@ impl<'a> Fields<'a> {
     }
 
     /// [`Fields::array`] of small integers.
-    pub(crate) fn array_u32(
-        &mut self,
-        len: usize,
-        max: u32,
-        what: &str,
-    ) -> Result<Vec<u32>, Damage> {
-        Ok(self
-            .array(len, u64::from(max), what)?
-            .into_iter()
-            .map(|v| v as u32)
-            .collect())
+    pub(crate) fn array_u32(&mut self, len: usize, max: u32, what: &str) -> Result<Vec<u32>, Damage> {
+        Ok(self.array(len, u64::from(max), what)?.into_iter().map(|v| v as u32).collect())
     }
 
     /// Nothing may be left.

@@ -58,11 +58,7 @@ impl Open {
 
     fn keep(&mut self, id: SegmentId, file: Arc<dyn ReadFile>) {
         if self.files.len() >= limits::OPEN_SEGMENT_FILES {
-            let oldest = self
-                .files
-                .iter()
-                .min_by_key(|(_, (_, used))| *used)
-                .map(|(&id, _)| id);
+            let oldest = self.files.iter().min_by_key(|(_, (_, used))| *used).map(|(&id, _)| id);
             oldest.map(|id| self.files.remove(&id));
         }
         self.files.insert(id, (file, self.clock));

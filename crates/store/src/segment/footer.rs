@@ -7,13 +7,8 @@
 use rrd_codec::Effort;
 
 use super::fields::{Fields, push_array, push_array_u32, push_varint};
-use super::format::{
-    BLOCK_HEADER_BYTES, Damage, HEADER_BYTES, KIND_COLUMN, lane_byte, lane_of_byte,
-};
-use super::index::{
-    Blocks, ColumnIndex, Groups, Keys, NO_SUM, NOT_EXACT, SegmentColumn, SegmentIndex,
-    SegmentSchema,
-};
+use super::format::{BLOCK_HEADER_BYTES, Damage, HEADER_BYTES, KIND_COLUMN, lane_byte, lane_of_byte};
+use super::index::{Blocks, ColumnIndex, Groups, Keys, NO_SUM, NOT_EXACT, SegmentColumn, SegmentIndex, SegmentSchema};
 use crate::limits;
 use crate::schema::Lane;
 
@@ -46,32 +41,15 @@ impl SegmentIndex {
         let base_seq = fields.varint()?;
         let schema = read_schema(&mut fields)?;
         let block_bytes = footer_offset.saturating_sub(HEADER_BYTES as u64);
-        let most_groups =
-            block_bytes / (schema.columns.len() as u64 * (BLOCK_HEADER_BYTES as u64 + 1));
-        let groups = read_groups(
-            &mut fields,
-            usize::try_from(most_groups).unwrap_or(usize::MAX),
-        )?;
-        let columns = schema
-            .columns
-            .iter()
-            .map(|c| read_column(&mut fields, c.lane, &groups))
-            .collect::<Result<_, _>>()?;
+        let most_groups = block_bytes / (schema.columns.len() as u64 * (BLOCK_HEADER_BYTES as u64 + 1));
+        let groups = read_groups(&mut fields, usize::try_from(most_groups).unwrap_or(usize::MAX))?;
+        let columns =
+            schema.columns.iter().map(|c| read_column(&mut fields, c.lane, &groups)).collect::<Result<_, _>>()?;
         fields.finish()?;
-        let mut index = SegmentIndex {
-            chunk,
-            base_seq,
-            sealed,
-            schema,
-            groups,
-            columns,
-        };
+        let mut index = SegmentIndex { chunk, base_seq, sealed, schema, groups, columns };
         match index.place_blocks() {
             Some(end) if end == footer_offset => Ok(index),
-            _ => Err(Damage::new(
-                0,
-                "the blocks' lengths do not add up to the footer's offset",
-            )),
+            _ => Err(Damage::new(0, "the blocks' lengths do not add up to the footer's offset")),
         }
     }
 
@@ -116,11 +94,7 @@ fn read_schema(fields: &mut Fields<'_>) -> Result<SegmentSchema, Damage> {
         let id = fields.count(KIND_COLUMN as usize - 1, "column id")? as u32;
         let byte = fields.byte()?;
         let lane = lane_of_byte(byte & !NULLABLE).ok_or_else(|| fields.damage("unknown lane"))?;
-        columns.push(SegmentColumn {
-            id,
-            lane,
-            nullable: byte & NULLABLE != 0,
-        });
+        columns.push(SegmentColumn { id, lane, nullable: byte & NULLABLE != 0 });
     }
     let parts = fields.count(count, "number of key columns")?;
     if parts == 0 {
@@ -153,11 +127,7 @@ fn push_groups(out: &mut Vec<u8>, groups: &Groups, effort: Effort) {
     push_array(out, groups.max_seq.iter().copied(), effort);
     push_array_u32(out, &groups.kind_blocks.length, effort);
     push_array_u32(out, &groups.tombstones, effort);
-    push_array(
-        out,
-        groups.has_versions.iter().map(|&v| u64::from(v)),
-        effort,
-    );
+    push_array(out, groups.has_versions.iter().map(|&v| u64::from(v)), effort);
     let mut keys = Vec::new();
     push_keys(&mut keys, &groups.keys, 2 * groups.rows.len());
     push_varint(out, keys.len() as u64);
@@ -171,21 +141,16 @@ fn read_groups(fields: &mut Fields<'_>, most: usize) -> Result<Groups, Damage> {
     let max_seq = fields.array(count, u64::MAX, "sequence number")?;
     let kind_lengths = fields.array_u32(count, u32::MAX, "length")?;
     let tombstones = fields.array_u32(count, rrd_codec::MAX_ROWS as u32, "tombstones")?;
-    let has_versions = fields
-        .array(count, 1, "versions")?
-        .into_iter()
-        .map(|v| v == 1)
-        .collect();
+    let has_versions = fields.array(count, 1, "versions")?.into_iter().map(|v| v == 1).collect();
     if rows.contains(&0) || rows.iter().zip(&tombstones).any(|(r, t)| t > r) {
         return Err(fields.damage("a group has no rows or more tombstones than rows"));
     }
-    let presence_agrees = |lengths: &[u32], some: &dyn Fn(usize) -> bool| {
-        (0..count).all(|g| (lengths[g] > 0) == some(g))
-    };
-    if !presence_agrees(&seq_lengths, &|g| max_seq[g] > 0)
-        || !presence_agrees(&kind_lengths, &|g| tombstones[g] > 0)
-    {
-        return Err(fields.damage("a group's counts and its blocks of sequence numbers or row kinds contradict each other"));
+    let presence_agrees =
+        |lengths: &[u32], some: &dyn Fn(usize) -> bool| (0..count).all(|g| (lengths[g] > 0) == some(g));
+    if !presence_agrees(&seq_lengths, &|g| max_seq[g] > 0) || !presence_agrees(&kind_lengths, &|g| tombstones[g] > 0) {
+        return Err(
+            fields.damage("a group's counts and its blocks of sequence numbers or row kinds contradict each other")
+        );
     }
     let key_bytes = fields.nested()?;
     let keys = read_keys(key_bytes, 2 * count).map_err(|d| fields.damage(d.what))?;
@@ -195,21 +160,9 @@ fn read_groups(fields: &mut Fields<'_>, most: usize) -> Result<Groups, Damage> {
             Some(*sum)
         }))
         .collect();
-    let blocks = |length| Blocks {
-        offset: Vec::with_capacity(count),
-        length,
-    };
+    let blocks = |length| Blocks { offset: Vec::with_capacity(count), length };
     let (seq_blocks, kind_blocks) = (blocks(seq_lengths), blocks(kind_lengths));
-    Ok(Groups {
-        rows,
-        first_row,
-        seq_blocks,
-        max_seq,
-        kind_blocks,
-        tombstones,
-        has_versions,
-        keys,
-    })
+    Ok(Groups { rows, first_row, seq_blocks, max_seq, kind_blocks, tombstones, has_versions, keys })
 }
 
 fn push_keys(out: &mut Vec<u8>, keys: &Keys, count: usize) {
@@ -233,10 +186,7 @@ fn read_keys(bytes: &[u8], count: usize) -> Result<Keys, Damage> {
         let shared = fields.count(start - before, "shared bytes of a key")?;
         let further = fields.nested()?;
         if start + shared + further.len() > limits::FOOTER_KEY_BYTES {
-            return Err(fields.damage(format!(
-                "the keys are over the limit of {}",
-                limits::FOOTER_KEY_BYTES
-            )));
+            return Err(fields.damage(format!("the keys are over the limit of {}", limits::FOOTER_KEY_BYTES)));
         }
         keys.data.extend_from_within(before..before + shared);
         keys.data.extend_from_slice(further);
@@ -263,11 +213,7 @@ fn push_column(out: &mut Vec<u8>, lane: Lane, index: &ColumnIndex, effort: Effor
     }
 }
 
-fn read_column(
-    fields: &mut Fields<'_>,
-    lane: Lane,
-    groups: &Groups,
-) -> Result<ColumnIndex, Damage> {
+fn read_column(fields: &mut Fields<'_>, lane: Lane, groups: &Groups) -> Result<ColumnIndex, Damage> {
     let count = groups.rows.len();
     let length = fields.array_u32(count, u32::MAX, "length")?;
     let nulls = fields.array_u32(count, rrd_codec::MAX_ROWS as u32, "nulls")?;
@@ -285,23 +231,9 @@ fn read_column(
     }
     let (sum_1, sum_2) = match lane {
         Lane::Bytes => (Vec::new(), Vec::new()),
-        _ => (
-            fields.array(count, u64::MAX, "sum")?,
-            fields.array(count, u64::MAX, "sum")?,
-        ),
+        _ => (fields.array(count, u64::MAX, "sum")?, fields.array(count, u64::MAX, "sum")?),
     };
     let flags = flags.into_iter().map(|f| f as u8).collect();
-    let blocks = Blocks {
-        offset: Vec::with_capacity(count),
-        length,
-    };
-    Ok(ColumnIndex {
-        blocks,
-        nulls,
-        min,
-        max,
-        sum_1,
-        sum_2,
-        flags,
-    })
+    let blocks = Blocks { offset: Vec::with_capacity(count), length };
+    Ok(ColumnIndex { blocks, nulls, min, max, sum_1, sum_2, flags })
 }

@@ -40,10 +40,7 @@ pub(crate) struct Damage {
 
 impl Damage {
     pub(crate) fn new(at: usize, what: impl Into<String>) -> Damage {
-        Damage {
-            at,
-            what: what.into(),
-        }
+        Damage { at, what: what.into() }
     }
 }
 
@@ -120,8 +117,7 @@ impl BlockHeader {
             return Err(Damage::new(0, "no block starts here"));
         }
         Ok(BlockHeader {
-            lane: lane_of_byte(bytes[1])
-                .ok_or_else(|| Damage::new(1, format!("unknown lane {:#04x}", bytes[1])))?,
+            lane: lane_of_byte(bytes[1]).ok_or_else(|| Damage::new(1, format!("unknown lane {:#04x}", bytes[1])))?,
             rows: u32::from(u16::from_le_bytes([bytes[2], bytes[3]])) + 1,
             column: u32_at(bytes, 4),
             group: u32_at(bytes, 8),
@@ -181,19 +177,11 @@ impl Trailer {
         if u32_at(bytes, 16) != block_crc(segment, &bytes[..16], &[]) {
             return Err(Damage::new(0, "checksum of the trailer differs"));
         }
-        let trailer = Trailer {
-            footer_offset: u64_at(bytes, 0),
-            footer_length: u32_at(bytes, 8),
-            footer_crc: u32_at(bytes, 12),
-        };
-        let end = trailer
-            .footer_offset
-            .checked_add(u64::from(trailer.footer_length) + TRAILER_BYTES as u64);
+        let trailer =
+            Trailer { footer_offset: u64_at(bytes, 0), footer_length: u32_at(bytes, 8), footer_crc: u32_at(bytes, 12) };
+        let end = trailer.footer_offset.checked_add(u64::from(trailer.footer_length) + TRAILER_BYTES as u64);
         if trailer.footer_offset < HEADER_BYTES as u64 || end != Some(file_bytes) {
-            return Err(Damage::new(
-                0,
-                "the trailer's footer does not end where the trailer begins",
-            ));
+            return Err(Damage::new(0, "the trailer's footer does not end where the trailer begins"));
         }
         Ok(trailer)
     }

@@ -120,18 +120,8 @@ impl SegmentIndex {
     /// An index without groups.
     pub(super) fn new(schema: SegmentSchema) -> SegmentIndex {
         let columns = vec![ColumnIndex::default(); schema.columns.len()];
-        let groups = Groups {
-            first_row: vec![0],
-            ..Groups::default()
-        };
-        SegmentIndex {
-            chunk: 0,
-            base_seq: 0,
-            sealed: false,
-            schema,
-            groups,
-            columns,
-        }
+        let groups = Groups { first_row: vec![0], ..Groups::default() };
+        SegmentIndex { chunk: 0, base_seq: 0, sealed: false, schema, groups, columns }
     }
 
     /// How many groups.
@@ -179,11 +169,7 @@ impl SegmentIndex {
     /// What is known of a block; `None` if the segment does not have the column (`ColumnDef::id`).
     pub fn zone(&self, group: usize, column_id: u32) -> Option<ZoneMap> {
         let position = self.schema.position(column_id)?;
-        Some(self.columns[position].zone(
-            group,
-            self.groups.rows[group],
-            self.schema.columns[position].lane,
-        ))
+        Some(self.columns[position].zone(group, self.groups.rows[group], self.schema.columns[position].lane))
     }
 
     /// Smallest and largest time; zeros without a time column.
@@ -192,10 +178,7 @@ impl SegmentIndex {
             return (0, 0);
         };
         let column = &self.columns[usize::from(time)];
-        (
-            column.min.iter().min().copied().unwrap_or(0),
-            column.max.iter().max().copied().unwrap_or(0),
-        )
+        (column.min.iter().min().copied().unwrap_or(0), column.max.iter().max().copied().unwrap_or(0))
     }
 
     /// Whether some key occurs more than once.
@@ -221,48 +204,22 @@ impl SegmentIndex {
         let keys = g.keys.data.capacity() + g.keys.offsets.capacity() * 4;
         let blocks = g.seq_blocks.memory_bytes() + g.kind_blocks.memory_bytes();
         let columns: usize = self.columns.iter().map(ColumnIndex::memory_bytes).sum();
-        size_of::<SegmentIndex>()
-            + groups
-            + kinds
-            + keys
-            + blocks
-            + columns
-            + self.schema.memory_bytes()
+        size_of::<SegmentIndex>() + groups + kinds + keys + blocks + columns + self.schema.memory_bytes()
     }
 }
 
 impl SegmentSchema {
     /// Of a table's schema.
     pub(super) fn of(schema: &Schema) -> SegmentSchema {
-        let columns = schema
-            .columns
-            .iter()
-            .map(|c| SegmentColumn {
-                id: c.id,
-                lane: c.lane,
-                nullable: c.nullable,
-            })
-            .collect();
+        let columns =
+            schema.columns.iter().map(|c| SegmentColumn { id: c.id, lane: c.lane, nullable: c.nullable }).collect();
         SegmentSchema::new(columns, schema.key.clone(), schema.time.map(|t| t.column))
     }
 
-    pub(super) fn new(
-        columns: Vec<SegmentColumn>,
-        key: Vec<u16>,
-        time: Option<u16>,
-    ) -> SegmentSchema {
-        let mut by_id: Vec<_> = columns
-            .iter()
-            .enumerate()
-            .map(|(i, c)| (c.id, i as u16))
-            .collect();
+    pub(super) fn new(columns: Vec<SegmentColumn>, key: Vec<u16>, time: Option<u16>) -> SegmentSchema {
+        let mut by_id: Vec<_> = columns.iter().enumerate().map(|(i, c)| (c.id, i as u16)).collect();
         by_id.sort_unstable();
-        SegmentSchema {
-            columns,
-            key,
-            time,
-            by_id,
-        }
+        SegmentSchema { columns, key, time, by_id }
     }
 
     /// Whether each id is there once.
@@ -272,20 +229,12 @@ impl SegmentSchema {
 
     /// Where the column of an id is.
     pub fn position(&self, column_id: u32) -> Option<usize> {
-        let i = self
-            .by_id
-            .binary_search_by_key(&column_id, |&(id, _)| id)
-            .ok()?;
+        let i = self.by_id.binary_search_by_key(&column_id, |&(id, _)| id).ok()?;
         Some(usize::from(self.by_id[i].1))
     }
 
     /// Appends the sort key of row `i`; `columns` gives key columns by position.
-    pub(super) fn push_key<'c>(
-        &self,
-        column: impl Fn(usize) -> &'c Column,
-        i: usize,
-        out: &mut Vec<u8>,
-    ) {
+    pub(super) fn push_key<'c>(&self, column: impl Fn(usize) -> &'c Column, i: usize, out: &mut Vec<u8>) {
         use rrd_codec::Values;
         for &k in &self.key {
             let k = usize::from(k);
@@ -298,18 +247,13 @@ impl SegmentSchema {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.columns.capacity() * size_of::<SegmentColumn>()
-            + self.key.capacity() * 2
-            + self.by_id.capacity() * 8
+        self.columns.capacity() * size_of::<SegmentColumn>() + self.key.capacity() * 2 + self.by_id.capacity() * 8
     }
 }
 
 impl Default for Keys {
     fn default() -> Keys {
-        Keys {
-            data: Vec::new(),
-            offsets: vec![0],
-        }
+        Keys { data: Vec::new(), offsets: vec![0] }
     }
 }
 
@@ -359,48 +303,29 @@ impl ColumnIndex {
         self.sum_1.push(sum_1);
         self.sum_2.push(sum_2);
         let no_sum = if zone.sum == Sum::None { NO_SUM } else { 0 };
-        self.flags.push(if zone.exact {
-            no_sum
-        } else {
-            NOT_EXACT | no_sum
-        });
+        self.flags.push(if zone.exact { no_sum } else { NOT_EXACT | no_sum });
     }
 
     fn zone(&self, group: usize, rows: u32, lane: Lane) -> ZoneMap {
         let nulls = self.nulls[group];
         let range = (nulls < rows).then(|| (self.min[group], self.max[group]));
         let (sum, exact) = match lane {
-            Lane::Int { .. } => (
-                Sum::Int(u128::from(self.sum_2[group]) << 64 | u128::from(self.sum_1[group])),
-                true,
-            ),
+            Lane::Int { .. } => (Sum::Int(u128::from(self.sum_2[group]) << 64 | u128::from(self.sum_1[group])), true),
             Lane::Bytes => (Sum::None, false),
             Lane::F32 | Lane::F64 => {
                 let flags = self.flags[group];
                 let sum = match flags & NO_SUM {
-                    0 => Sum::Float {
-                        hi: f64::from_bits(self.sum_1[group]),
-                        lo: f64::from_bits(self.sum_2[group]),
-                    },
+                    0 => Sum::Float { hi: f64::from_bits(self.sum_1[group]), lo: f64::from_bits(self.sum_2[group]) },
                     _ => Sum::None,
                 };
                 (sum, flags & NOT_EXACT == 0)
             }
         };
-        ZoneMap {
-            rows,
-            nulls,
-            range,
-            exact,
-            sum,
-        }
+        ZoneMap { rows, nulls, range, exact, sum }
     }
 
     fn memory_bytes(&self) -> usize {
-        let words = self.min.capacity()
-            + self.max.capacity()
-            + self.sum_1.capacity()
-            + self.sum_2.capacity();
+        let words = self.min.capacity() + self.max.capacity() + self.sum_1.capacity() + self.sum_2.capacity();
         size_of::<ColumnIndex>()
             + self.blocks.memory_bytes()
             + words * 8

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use rrd_codec::{Bitmap, Column, Kind, Values};
 
 use super::format::{
-    BLOCK_HEADER_BYTES, BlockHeader, Damage, FileHeader, HEADER_BYTES, KIND_COLUMN, KIND_LANE,
-    SEQ_COLUMN, SEQ_LANE, TRAILER_BYTES, Trailer, VERSION, check_block,
+    BLOCK_HEADER_BYTES, BlockHeader, Damage, FileHeader, HEADER_BYTES, KIND_COLUMN, KIND_LANE, SEQ_COLUMN, SEQ_LANE,
+    TRAILER_BYTES, Trailer, VERSION, check_block,
 };
 use super::index::{Blocks, GroupIndex, SegmentIndex};
 use super::meta::SegmentMeta;
@@ -66,13 +66,7 @@ impl Segment {
         meta: SegmentMeta,
         cache: Arc<BlockCache>,
     ) -> Arc<Segment> {
-        Arc::new(Segment {
-            fs,
-            path: dir.join(meta.id.file_name()),
-            table,
-            meta,
-            cache,
-        })
+        Arc::new(Segment { fs, path: dir.join(meta.id.file_name()), table, meta, cache })
     }
 
     /// As the manifest has it.
@@ -100,20 +94,13 @@ impl Segment {
     /// 0 or empty when it must not be NULL. Tombstones are NULL but for key columns.
     pub fn column(&self, group: usize, position: usize, layout: &RowLayout) -> Result<Arc<Column>> {
         let wanted = &layout.schema().columns[position];
-        let key = BlockKey {
-            segment: self.meta.id,
-            group: group as u32,
-            column: wanted.id,
-        };
+        let key = BlockKey { segment: self.meta.id, group: group as u32, column: wanted.id };
         if let Some(Cached::Column(column)) = self.cache.get(key) {
             return self.check_kind(column, wanted);
         }
         let index = self.index()?;
         let Some(own) = index.schema.position(wanted.id) else {
-            return Ok(Arc::new(missing_column(
-                wanted,
-                self.group_of(&index, group)?.rows as usize,
-            )));
+            return Ok(Arc::new(missing_column(wanted, self.group_of(&index, group)?.rows as usize)));
         };
         let lane = index.schema.columns[own].lane;
         let place = self.place(&index, &index.columns[own].blocks, group, wanted.id, lane)?;
@@ -128,21 +115,11 @@ impl Segment {
         if self.group_of(&index, group)?.max_seq_offset == 0 {
             return Ok(None);
         }
-        let key = BlockKey {
-            segment: self.meta.id,
-            group: group as u32,
-            column: SEQ_COLUMN,
-        };
+        let key = BlockKey { segment: self.meta.id, group: group as u32, column: SEQ_COLUMN };
         if let Some(Cached::Seqs(seqs)) = self.cache.get(key) {
             return Ok(Some(seqs));
         }
-        let place = self.place(
-            &index,
-            &index.groups.seq_blocks,
-            group,
-            SEQ_COLUMN,
-            SEQ_LANE,
-        )?;
+        let place = self.place(&index, &index.groups.seq_blocks, group, SEQ_COLUMN, SEQ_LANE)?;
         let seqs = Arc::new(self.read_ints(&*self.file()?, &place)?);
         self.cache.insert(key, Cached::Seqs(Arc::clone(&seqs)));
         Ok(Some(seqs))
@@ -154,34 +131,18 @@ impl Segment {
         if self.group_of(&index, group)?.tombstones == 0 {
             return Ok(None);
         }
-        let key = BlockKey {
-            segment: self.meta.id,
-            group: group as u32,
-            column: KIND_COLUMN,
-        };
+        let key = BlockKey { segment: self.meta.id, group: group as u32, column: KIND_COLUMN };
         if let Some(Cached::Tombstones(tombstones)) = self.cache.get(key) {
             return Ok(Some(tombstones));
         }
-        let place = self.place(
-            &index,
-            &index.groups.kind_blocks,
-            group,
-            KIND_COLUMN,
-            KIND_LANE,
-        )?;
+        let place = self.place(&index, &index.groups.kind_blocks, group, KIND_COLUMN, KIND_LANE)?;
         let tombstones = Arc::new(self.read_kinds(&*self.file()?, &place)?);
-        self.cache
-            .insert(key, Cached::Tombstones(Arc::clone(&tombstones)));
+        self.cache.insert(key, Cached::Tombstones(Arc::clone(&tombstones)));
         Ok(Some(tombstones))
     }
 
     /// What is known of a block without reading it; `None` if the segment does not have the column.
-    pub fn zone(
-        &self,
-        group: usize,
-        position: usize,
-        layout: &RowLayout,
-    ) -> Result<Option<ZoneMap>> {
+    pub fn zone(&self, group: usize, position: usize, layout: &RowLayout) -> Result<Option<ZoneMap>> {
         let index = self.index()?;
         self.group_of(&index, group)?;
         Ok(index.zone(group, layout.schema().columns[position].id))
@@ -194,37 +155,25 @@ impl Segment {
         let last = index.group_count().saturating_sub(1);
         let mut sizes = Vec::with_capacity(index.columns.len());
         for (own, column) in index.schema.columns.iter().zip(&index.columns) {
-            let bytes = column
-                .blocks
-                .length
-                .iter()
-                .map(|&n| u64::from(n) + BLOCK_HEADER_BYTES as u64)
-                .sum();
+            let bytes = column.blocks.length.iter().map(|&n| u64::from(n) + BLOCK_HEADER_BYTES as u64).sum();
             let mut codecs = Vec::new();
             let mut groups = vec![0, last / 2, last];
             groups.dedup();
             for group in groups.into_iter().take_while(|&g| g < index.group_count()) {
                 let place = self.place(&index, &column.blocks, group, own.id, own.lane)?;
-                let name =
-                    rrd_codec::codec_name(&self.read_block(&*file, &place)?[BLOCK_HEADER_BYTES..]);
+                let name = rrd_codec::codec_name(&self.read_block(&*file, &place)?[BLOCK_HEADER_BYTES..]);
                 if !codecs.contains(&name) {
                     codecs.push(name);
                 }
             }
-            sizes.push(ColumnSize {
-                column_id: own.id,
-                bytes,
-                codecs,
-            });
+            sizes.push(ColumnSize { column_id: own.id, bytes, codecs });
         }
         Ok(sizes)
     }
 
     /// The file, opened if it is not.
     pub(super) fn file(&self) -> Result<Arc<dyn ReadFile>> {
-        self.cache
-            .files()
-            .get(self.meta.id, || self.fs.open(&self.path))
+        self.cache.files().get(self.meta.id, || self.fs.open(&self.path))
     }
 
     /// Reads header, trailer and footer from the disk.
@@ -232,10 +181,7 @@ impl Segment {
         let file = self.file()?;
         let bytes = file.len();
         if bytes != self.meta.bytes || bytes < MIN_FILE_BYTES {
-            let what = format!(
-                "the file has {bytes} bytes, it was written with {}",
-                self.meta.bytes
-            );
+            let what = format!("the file has {bytes} bytes, it was written with {}", self.meta.bytes);
             return Err(self.corrupt(bytes.min(self.meta.bytes), what));
         }
         self.check_header(&*file)?;
@@ -246,15 +192,11 @@ impl Segment {
         let Some((before, trailer)) = tail.split_last_chunk::<TRAILER_BYTES>() else {
             return Err(self.corrupt(trailer_at, "the file is too short for a trailer"));
         };
-        let trailer = Trailer::from_bytes(trailer, self.meta.id, bytes)
-            .map_err(|d| self.damaged(trailer_at, d))?;
+        let trailer = Trailer::from_bytes(trailer, self.meta.id, bytes).map_err(|d| self.damaged(trailer_at, d))?;
         let start = trailer.footer_offset;
         match start.checked_sub(tail_start) {
             Some(skip) => self.parse_footer(&before[skip as usize..], &trailer),
-            None => self.parse_footer(
-                &self.read(&*file, start, trailer.footer_length as usize)?,
-                &trailer,
-            ),
+            None => self.parse_footer(&self.read(&*file, start, trailer.footer_length as usize)?, &trailer),
         }
     }
 
@@ -263,11 +205,7 @@ impl Segment {
         file.read_at(0, &mut bytes)?;
         let header = FileHeader::from_bytes(&bytes).map_err(|d| self.damaged(0, d))?;
         if header.version > VERSION {
-            return Err(Error::Incompatible {
-                path: self.path.clone(),
-                found: header.version,
-                supported: VERSION,
-            });
+            return Err(Error::Incompatible { path: self.path.clone(), found: header.version, supported: VERSION });
         }
         let expected = FileHeader {
             version: VERSION,
@@ -277,10 +215,7 @@ impl Segment {
         };
         match header == expected {
             true => Ok(()),
-            false => Err(self.corrupt(
-                0,
-                format!("the header belongs to another file: {header:?}, not {expected:?}"),
-            )),
+            false => Err(self.corrupt(0, format!("the header belongs to another file: {header:?}, not {expected:?}"))),
         }
     }
 
@@ -288,17 +223,13 @@ impl Segment {
         if crc32fast::hash(footer) != trailer.footer_crc {
             return Err(self.corrupt(trailer.footer_offset, "checksum of the footer differs"));
         }
-        SegmentIndex::from_bytes(footer, trailer.footer_offset)
-            .map_err(|d| self.damaged(trailer.footer_offset, d))
+        SegmentIndex::from_bytes(footer, trailer.footer_offset).map_err(|d| self.damaged(trailer.footer_offset, d))
     }
 
     fn group_of<'i>(&self, index: &'i SegmentIndex, group: usize) -> Result<GroupIndex<'i>> {
         match group < index.group_count() {
             true => Ok(index.group(group)),
-            false => Err(Error::InvalidInput(format!(
-                "segment '{}' has no group {group}",
-                self.path.display()
-            ))),
+            false => Err(Error::InvalidInput(format!("segment '{}' has no group {group}", self.path.display()))),
         }
     }
 
@@ -312,37 +243,20 @@ impl Segment {
         lane: Lane,
     ) -> Result<BlockPlace> {
         let rows = self.group_of(index, group)?.rows;
-        let header = BlockHeader {
-            lane,
-            rows,
-            column,
-            group: group as u32,
-            length: blocks.length[group],
-        };
-        Ok(BlockPlace {
-            offset: blocks.offset[group],
-            header,
-        })
+        let header = BlockHeader { lane, rows, column, group: group as u32, length: blocks.length[group] };
+        Ok(BlockPlace { offset: blocks.offset[group], header })
     }
 
     /// Reads a block from the disk and checks header and checksum.
     pub(super) fn read_block(&self, file: &dyn ReadFile, place: &BlockPlace) -> Result<Vec<u8>> {
-        let block = self.read(
-            file,
-            place.offset,
-            BLOCK_HEADER_BYTES + place.header.length as usize,
-        )?;
+        let block = self.read(file, place.offset, BLOCK_HEADER_BYTES + place.header.length as usize)?;
         check_block(self.meta.id, &block).map_err(|d| self.damaged(place.offset, d))?;
         let header = BlockHeader::from_bytes(&block).map_err(|d| self.damaged(place.offset, d))?;
         match header == place.header {
             true => Ok(block),
-            false => Err(self.corrupt(
-                place.offset,
-                format!(
-                    "block header {header:?}, the footer says {:?}",
-                    place.header
-                ),
-            )),
+            false => {
+                Err(self.corrupt(place.offset, format!("block header {header:?}, the footer says {:?}", place.header)))
+            }
         }
     }
 
@@ -354,23 +268,14 @@ impl Segment {
             .map_err(|e| self.corrupt(place.offset + BLOCK_HEADER_BYTES as u64, e.to_string()))?;
         match column.rows() == rows && column.kind() == kind {
             true => Ok(column),
-            false => Err(self.corrupt(
-                place.offset,
-                "the block does not decode to the rows of its group",
-            )),
+            false => Err(self.corrupt(place.offset, "the block does not decode to the rows of its group")),
         }
     }
 
     pub(super) fn read_ints(&self, file: &dyn ReadFile, place: &BlockPlace) -> Result<Vec<u64>> {
         match self.read_column(file, place)? {
-            Column {
-                values: Values::Int(values),
-                nulls: None,
-            } => Ok(values),
-            _ => Err(self.corrupt(
-                place.offset,
-                "sequence numbers or row kinds must not be NULL",
-            )),
+            Column { values: Values::Int(values), nulls: None } => Ok(values),
+            _ => Err(self.corrupt(place.offset, "sequence numbers or row kinds must not be NULL")),
         }
     }
 
@@ -379,23 +284,14 @@ impl Segment {
         if let Some(unknown) = kinds.iter().find(|&&k| k > 1) {
             return Err(self.corrupt(place.offset, format!("unknown row kind {unknown}")));
         }
-        let words = kinds
-            .chunks(64)
-            .map(|chunk| chunk.iter().rev().fold(0, |word, &k| word << 1 | k))
-            .collect();
+        let words = kinds.chunks(64).map(|chunk| chunk.iter().rev().fold(0, |word, &k| word << 1 | k)).collect();
         Ok(Bitmap::from_words(words, kinds.len()))
     }
 
     fn read(&self, file: &dyn ReadFile, offset: u64, length: usize) -> Result<Vec<u8>> {
         // The length comes from the footer: ask for no more memory than the file can fill.
-        if offset
-            .checked_add(length as u64)
-            .is_none_or(|end| end > file.len())
-        {
-            return Err(self.corrupt(
-                offset,
-                format!("{length} bytes are expected here, the file ends before"),
-            ));
+        if offset.checked_add(length as u64).is_none_or(|end| end > file.len()) {
+            return Err(self.corrupt(offset, format!("{length} bytes are expected here, the file ends before")));
         }
         let mut bytes = vec![0; length];
         file.read_at(offset, &mut bytes)?;
@@ -405,13 +301,7 @@ impl Segment {
     fn check_kind(&self, column: Arc<Column>, wanted: &ColumnDef) -> Result<Arc<Column>> {
         match column.kind() == wanted.lane.kind() {
             true => Ok(column),
-            false => Err(self.corrupt(
-                0,
-                format!(
-                    "column {} is held as another kind than the schema says",
-                    wanted.id
-                ),
-            )),
+            false => Err(self.corrupt(0, format!("column {} is held as another kind than the schema says", wanted.id))),
         }
     }
 
@@ -430,13 +320,7 @@ fn missing_column(wanted: &ColumnDef, rows: usize) -> Column {
         Kind::Int => Values::Int(vec![0; rows]),
         Kind::F32 => Values::F32(vec![0; rows]),
         Kind::F64 => Values::F64(vec![0; rows]),
-        Kind::Bytes => Values::Bytes(rrd_codec::BytesColumn {
-            offsets: vec![0; rows + 1],
-            data: Vec::new(),
-        }),
+        Kind::Bytes => Values::Bytes(rrd_codec::BytesColumn { offsets: vec![0; rows + 1], data: Vec::new() }),
     };
-    Column {
-        values,
-        nulls: (wanted.nullable && rows > 0).then(|| Bitmap::full(rows)),
-    }
+    Column { values, nulls: (wanted.nullable && rows > 0).then(|| Bitmap::full(rows)) }
 }

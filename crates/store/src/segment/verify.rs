@@ -7,8 +7,7 @@
 use rrd_codec::Column;
 
 use super::format::{
-    BLOCK_HEADER_BYTES, BlockHeader, HEADER_BYTES, KIND_COLUMN, KIND_LANE, SEQ_COLUMN, SEQ_LANE,
-    check_block,
+    BLOCK_HEADER_BYTES, BlockHeader, HEADER_BYTES, KIND_COLUMN, KIND_LANE, SEQ_COLUMN, SEQ_LANE, check_block,
 };
 use super::index::{GroupIndex, SegmentIndex};
 use super::order;
@@ -26,11 +25,7 @@ impl Segment {
     /// Reads and checks every byte. Findings as text, empty when all is well; `progress(bytes done, bytes)`
     /// returns false to stop ([`Error::Interrupted`]).
     pub fn verify(&self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Vec<String>> {
-        let mut check = Check {
-            segment: self,
-            progress,
-            findings: Vec::new(),
-        };
+        let mut check = Check { segment: self, progress, findings: Vec::new() };
         let index = check.note(self.read_index());
         let file = check.note(self.file());
         match (index, file) {
@@ -55,8 +50,7 @@ impl Check<'_> {
     }
 
     fn find(&mut self, offset: u64, what: impl Into<String>) {
-        self.findings
-            .push(self.segment.corrupt(offset, what).to_string());
+        self.findings.push(self.segment.corrupt(offset, what).to_string());
     }
 
     fn step(&mut self, done: u64) -> Result<()> {
@@ -113,12 +107,7 @@ impl Check<'_> {
         let seqs = self.seqs(index, file, group);
         self.kinds(index, file, group);
         // Without all key columns the order cannot be judged; what is missing is a finding already.
-        let parts: Option<Vec<&Column>> = index
-            .schema
-            .key
-            .iter()
-            .map(|&k| key[usize::from(k)].as_ref())
-            .collect();
+        let parts: Option<Vec<&Column>> = index.schema.key.iter().map(|&k| key[usize::from(k)].as_ref()).collect();
         if let Some(parts) = parts {
             self.keys(index, group, &parts, seqs.as_deref(), offset);
         }
@@ -131,51 +120,22 @@ impl Check<'_> {
         if !told.is_some_and(|told| same_zone(&told, &found)) {
             self.find(
                 offset,
-                format!(
-                    "zone map of column {} in group {group}: {told:?}, the values give {found:?}",
-                    own.id
-                ),
+                format!("zone map of column {} in group {group}: {told:?}, the values give {found:?}", own.id),
             );
         }
-        if let (
-            Lane::Int {
-                width: width @ 1..8,
-            },
-            Some((_, max)),
-        ) = (own.lane, found.range)
+        if let (Lane::Int { width: width @ 1..8 }, Some((_, max))) = (own.lane, found.range)
             && max >> (8 * width) != 0
         {
-            self.find(
-                offset,
-                format!(
-                    "column {} in group {group} has a value over {width} bytes",
-                    own.id
-                ),
-            );
+            self.find(offset, format!("column {} in group {group} has a value over {width} bytes", own.id));
         }
         let is_key = index.schema.key.contains(&(position as u16));
-        let nulls_allowed = if is_key {
-            0
-        } else {
-            index.groups.tombstones[group]
-        };
+        let nulls_allowed = if is_key { 0 } else { index.groups.tombstones[group] };
         if (is_key || !own.nullable) && found.nulls > nulls_allowed {
-            self.find(
-                offset,
-                format!(
-                    "column {} in group {group} has {} nulls, it is NOT NULL",
-                    own.id, found.nulls
-                ),
-            );
+            self.find(offset, format!("column {} in group {group} has {} nulls, it is NOT NULL", own.id, found.nulls));
         }
     }
 
-    fn seqs(
-        &mut self,
-        index: &SegmentIndex,
-        file: &dyn ReadFile,
-        group: usize,
-    ) -> Option<Vec<u64>> {
+    fn seqs(&mut self, index: &SegmentIndex, file: &dyn ReadFile, group: usize) -> Option<Vec<u64>> {
         let told = index.groups.max_seq[group];
         if told == 0 {
             return Some(vec![0; index.groups.rows[group] as usize]);
@@ -201,77 +161,39 @@ impl Check<'_> {
         }
         let read = self
             .segment
-            .place(
-                index,
-                &index.groups.kind_blocks,
-                group,
-                KIND_COLUMN,
-                KIND_LANE,
-            )
+            .place(index, &index.groups.kind_blocks, group, KIND_COLUMN, KIND_LANE)
             .and_then(|place| self.segment.read_kinds(file, &place));
         if let Some(kinds) = self.note(read)
             && kinds.count() != told as usize
         {
-            self.find(
-                index.groups.kind_blocks.offset[group],
-                format!("group {group} does not have {told} tombstones"),
-            );
+            self.find(index.groups.kind_blocks.offset[group], format!("group {group} does not have {told} tombstones"));
         }
     }
 
-    fn keys(
-        &mut self,
-        index: &SegmentIndex,
-        group: usize,
-        parts: &[&Column],
-        seqs: Option<&[u64]>,
-        offset: u64,
-    ) {
+    fn keys(&mut self, index: &SegmentIndex, group: usize, parts: &[&Column], seqs: Option<&[u64]>, offset: u64) {
         let told: GroupIndex<'_> = index.group(group);
         let rows = told.rows as usize;
         if let Some(row) = order::first_out_of_order(parts, seqs, rows) {
-            self.find(
-                offset,
-                format!("row {row} of group {group} is out of order"),
-            );
+            self.find(offset, format!("row {row} of group {group} is out of order"));
         }
-        let neighbours = [
-            group.checked_sub(1),
-            Some(group + 1).filter(|&g| g < index.group_count()),
-        ];
+        let neighbours = [group.checked_sub(1), Some(group + 1).filter(|&g| g < index.group_count())];
         let shares_key = |other: usize| match other < group {
             true => index.group(other).last_key == told.first_key,
             false => index.group(other).first_key == told.last_key,
         };
-        let has_versions = order::has_equal_neighbours(parts, rows)
-            || neighbours.into_iter().flatten().any(shares_key);
+        let has_versions = order::has_equal_neighbours(parts, rows) || neighbours.into_iter().flatten().any(shares_key);
         if has_versions != told.has_versions {
             self.find(
                 offset,
-                format!(
-                    "group {group}: repeated keys are {has_versions}, the footer says {}",
-                    told.has_versions
-                ),
+                format!("group {group}: repeated keys are {has_versions}, the footer says {}", told.has_versions),
             );
         }
         for (row, told) in [(0, told.first_key), (rows - 1, told.last_key)] {
             let mut found = Vec::new();
-            let part_of = |k: usize| {
-                index
-                    .schema
-                    .key
-                    .iter()
-                    .position(|&p| usize::from(p) == k)
-                    .unwrap_or(0)
-            };
-            index
-                .schema
-                .push_key(|k| parts[part_of(k)], row, &mut found);
+            let part_of = |k: usize| index.schema.key.iter().position(|&p| usize::from(p) == k).unwrap_or(0);
+            index.schema.push_key(|k| parts[part_of(k)], row, &mut found);
             if found != told {
-                self.find(
-                    offset,
-                    format!("key of row {row} of group {group} is not what the footer says"),
-                );
+                self.find(offset, format!("key of row {row} of group {group} is not what the footer says"));
             }
         }
     }
@@ -303,8 +225,7 @@ impl Check<'_> {
             return None;
         }
         file.read_at(at, &mut header).ok()?;
-        let length =
-            BLOCK_HEADER_BYTES as u64 + u64::from(BlockHeader::from_bytes(&header).ok()?.length);
+        let length = BLOCK_HEADER_BYTES as u64 + u64::from(BlockHeader::from_bytes(&header).ok()?.length);
         if length > left {
             return None;
         }
@@ -324,12 +245,5 @@ fn same_zone(a: &ZoneMap, b: &ZoneMap) -> bool {
         }
         (a, b) => a == b,
     };
-    sums_equal
-        && ZoneMap {
-            sum: Sum::None,
-            ..*a
-        } == ZoneMap {
-            sum: Sum::None,
-            ..*b
-        }
+    sums_equal && ZoneMap { sum: Sum::None, ..*a } == ZoneMap { sum: Sum::None, ..*b }
 }

@@ -11,8 +11,7 @@ use std::sync::Arc;
 use rrd_codec::{Bitmap, Column, Effort, Values};
 
 use super::format::{
-    BLOCK_HEADER_BYTES, BlockHeader, FileHeader, KIND_COLUMN, KIND_LANE, SEQ_COLUMN, SEQ_LANE,
-    Trailer, VERSION,
+    BLOCK_HEADER_BYTES, BlockHeader, FileHeader, KIND_COLUMN, KIND_LANE, SEQ_COLUMN, SEQ_LANE, Trailer, VERSION,
 };
 use super::index::{SegmentIndex, SegmentSchema};
 use super::meta::{SegmentId, SegmentMeta};
@@ -55,37 +54,17 @@ impl SegmentWriter {
         let path = dir.join(id.file_name());
         let file = fs.create(&path)?;
         let schema_version = layout.schema().version;
-        let header = FileHeader {
-            version: VERSION,
-            table: table.0,
-            segment: id,
-            schema_version,
-        };
+        let header = FileHeader { version: VERSION, table: table.0, segment: id, schema_version };
         let mut buffer = Vec::with_capacity(BUFFER_BYTES + BUFFER_BYTES / 4);
         buffer.extend_from_slice(&header.to_bytes());
         let index = SegmentIndex::new(SegmentSchema::of(layout.schema()));
-        Ok(SegmentWriter {
-            fs: Arc::clone(fs),
-            file,
-            path,
-            id,
-            layout,
-            effort,
-            buffer,
-            written: 0,
-            index,
-        })
+        Ok(SegmentWriter { fs: Arc::clone(fs), file, path, id, layout, effort, buffer, written: 0, index })
     }
 
     /// Adds a group of at most `GROUP_ROWS` rows (none: nothing happens): all columns in schema order, rows in
     /// ascending order, behind those of the group before. `seqs` are offsets to the `base_seq` that `finish`
     /// is told; `None`: all 0. Rows of `tombstones` become NULL in all columns that are not of the key.
-    pub fn push_group(
-        &mut self,
-        columns: &[Column],
-        seqs: Option<&[u64]>,
-        tombstones: Option<&Bitmap>,
-    ) -> Result<()> {
+    pub fn push_group(&mut self, columns: &[Column], seqs: Option<&[u64]>, tombstones: Option<&Bitmap>) -> Result<()> {
         let Some(rows) = self.check_group(columns, seqs, tombstones)? else {
             return Ok(());
         };
@@ -94,9 +73,7 @@ impl SegmentWriter {
         let dead = tombstones.filter(|t| t.count() > 0);
         for (position, column) in columns.iter().enumerate() {
             let column = match dead {
-                Some(dead) if !self.index.schema.key.contains(&(position as u16)) => {
-                    with_nulls(column, dead)
-                }
+                Some(dead) if !self.index.schema.key.contains(&(position as u16)) => with_nulls(column, dead),
                 _ => Cow::Borrowed(column),
             };
             let zone = ZoneMap::of(&column);
@@ -113,12 +90,7 @@ impl SegmentWriter {
     }
 
     /// Adds a group from rows in row format.
-    pub fn push_rows(
-        &mut self,
-        rows: &[&[u8]],
-        seqs: Option<&[u64]>,
-        tombstones: Option<&Bitmap>,
-    ) -> Result<()> {
+    pub fn push_rows(&mut self, rows: &[&[u8]], seqs: Option<&[u64]>, tombstones: Option<&Bitmap>) -> Result<()> {
         let columns: Vec<Column> = (0..self.layout.schema().columns.len())
             .map(|position| self.layout.gather(position, rows.iter().copied()))
             .collect();
@@ -141,15 +113,9 @@ impl SegmentWriter {
         self.index.base_seq = base_seq;
         self.index.sealed = sealed;
         let footer = self.index.to_bytes(self.effort);
-        let footer_length = u32::try_from(footer.len()).map_err(|_| Error::LimitExceeded {
-            what: "a segment's footer".into(),
-            limit: u64::from(u32::MAX),
-        })?;
-        let trailer = Trailer {
-            footer_offset: self.bytes(),
-            footer_length,
-            footer_crc: crc32fast::hash(&footer),
-        };
+        let footer_length = u32::try_from(footer.len())
+            .map_err(|_| Error::LimitExceeded { what: "a segment's footer".into(), limit: u64::from(u32::MAX) })?;
+        let trailer = Trailer { footer_offset: self.bytes(), footer_length, footer_crc: crc32fast::hash(&footer) };
         self.buffer.extend_from_slice(&footer);
         self.buffer.extend_from_slice(&trailer.to_bytes(self.id));
         self.write_buffer()?;
@@ -178,27 +144,17 @@ impl SegmentWriter {
             return invalid("not as many columns as the schema has");
         }
         let rows = columns[0].rows();
-        if columns
-            .iter()
-            .any(|c| c.rows() != rows || c.nulls.as_ref().is_some_and(|n| n.len() != rows))
-        {
+        if columns.iter().any(|c| c.rows() != rows || c.nulls.as_ref().is_some_and(|n| n.len() != rows)) {
             return invalid("columns of different lengths");
         }
         if seqs.is_some_and(|s| s.len() != rows) || tombstones.is_some_and(|t| t.len() != rows) {
             return invalid("not as many sequence numbers or row kinds as rows");
         }
-        if columns
-            .iter()
-            .zip(own)
-            .any(|(c, o)| c.kind() != o.lane.kind())
-        {
+        if columns.iter().zip(own).any(|(c, o)| c.kind() != o.lane.kind()) {
             return invalid("a column is not of its lane's kind");
         }
         if rows > limits::GROUP_ROWS {
-            return Err(Error::LimitExceeded {
-                what: "rows of a group".into(),
-                limit: limits::GROUP_ROWS as u64,
-            });
+            return Err(Error::LimitExceeded { what: "rows of a group".into(), limit: limits::GROUP_ROWS as u64 });
         }
         Ok(Some(rows).filter(|&rows| rows > 0))
     }
@@ -206,24 +162,13 @@ impl SegmentWriter {
     /// Notes the group's first and last key, and whether keys repeat.
     fn note_keys(&mut self, columns: &[Column], seqs: Option<&[u64]>, rows: usize) -> Result<()> {
         let SegmentIndex { schema, groups, .. } = &mut self.index;
-        let key: Vec<&Column> = schema
-            .key
-            .iter()
-            .map(|&k| &columns[usize::from(k)])
-            .collect();
-        debug_assert_eq!(
-            order::first_out_of_order(&key, seqs, rows),
-            None,
-            "rows of a group out of order"
-        );
+        let key: Vec<&Column> = schema.key.iter().map(|&k| &columns[usize::from(k)]).collect();
+        debug_assert_eq!(order::first_out_of_order(&key, seqs, rows), None, "rows of a group out of order");
         let mut has_versions = order::has_equal_neighbours(&key, rows);
         let mut first = Vec::new();
         schema.push_key(|k| &columns[k], 0, &mut first);
         if let Some(before) = groups.has_versions.last_mut() {
-            debug_assert!(
-                groups.keys.last() <= first.as_slice(),
-                "groups out of order"
-            );
+            debug_assert!(groups.keys.last() <= first.as_slice(), "groups out of order");
             if groups.keys.last() == first {
                 *before = true;
                 has_versions = true;
@@ -247,10 +192,7 @@ impl SegmentWriter {
         let max = seqs.and_then(|s| s.iter().max().copied()).unwrap_or(0);
         let (offset, length) = match seqs {
             Some(seqs) if max > 0 => {
-                let column = Column {
-                    values: Values::Int(seqs.to_vec()),
-                    nulls: None,
-                };
+                let column = Column { values: Values::Int(seqs.to_vec()), nulls: None };
                 self.push_block(&column, SEQ_LANE, SEQ_COLUMN, group)?
             }
             _ => (self.bytes(), 0),
@@ -264,51 +206,25 @@ impl SegmentWriter {
         let (offset, length) = match tombstones {
             Some(dead) => {
                 let kinds = (0..rows).map(|i| u64::from(dead.get(i))).collect();
-                self.push_block(
-                    &Column {
-                        values: Values::Int(kinds),
-                        nulls: None,
-                    },
-                    KIND_LANE,
-                    KIND_COLUMN,
-                    group,
-                )?
+                self.push_block(&Column { values: Values::Int(kinds), nulls: None }, KIND_LANE, KIND_COLUMN, group)?
             }
             None => (self.bytes(), 0),
         };
         self.index.groups.kind_blocks.push(offset, length);
-        self.index
-            .groups
-            .tombstones
-            .push(tombstones.map_or(0, |t| t.count() as u32));
+        self.index.groups.tombstones.push(tombstones.map_or(0, |t| t.count() as u32));
         Ok(())
     }
 
     /// Encodes one block; where its header starts and the length of its payload.
-    fn push_block(
-        &mut self,
-        column: &Column,
-        lane: Lane,
-        id: u32,
-        group: u32,
-    ) -> Result<(u64, u32)> {
+    fn push_block(&mut self, column: &Column, lane: Lane, id: u32, group: u32) -> Result<(u64, u32)> {
         let offset = self.bytes();
         let start = self.buffer.len();
         let payload = start + BLOCK_HEADER_BYTES;
         self.buffer.resize(payload, 0);
         rrd_codec::encode(column, self.effort, &mut self.buffer);
-        let length =
-            u32::try_from(self.buffer.len() - payload).map_err(|_| Error::LimitExceeded {
-                what: "a block of a segment".into(),
-                limit: u64::from(u32::MAX),
-            })?;
-        let header = BlockHeader {
-            lane,
-            rows: column.rows() as u32,
-            column: id,
-            group,
-            length,
-        };
+        let length = u32::try_from(self.buffer.len() - payload)
+            .map_err(|_| Error::LimitExceeded { what: "a block of a segment".into(), limit: u64::from(u32::MAX) })?;
+        let header = BlockHeader { lane, rows: column.rows() as u32, column: id, group, length };
         let header = header.to_bytes(self.id, &self.buffer[payload..]);
         self.buffer[start..payload].copy_from_slice(&header);
         if self.buffer.len() >= BUFFER_BYTES {
@@ -328,24 +244,11 @@ impl SegmentWriter {
 }
 
 /// What the manifest keeps of a segment with this footer.
-pub(super) fn meta_of(
-    index: &SegmentIndex,
-    id: SegmentId,
-    schema_version: u32,
-    bytes: u64,
-) -> SegmentMeta {
+pub(super) fn meta_of(index: &SegmentIndex, id: SegmentId, schema_version: u32, bytes: u64) -> SegmentMeta {
     let groups = index.group_count();
     let (min_time, max_time) = index.time_range();
-    let first_key = if groups > 0 {
-        index.group(0).first_key
-    } else {
-        &[]
-    };
-    let last_key = if groups > 0 {
-        index.group(groups - 1).last_key
-    } else {
-        &[]
-    };
+    let first_key = if groups > 0 { index.group(0).first_key } else { &[] };
+    let last_key = if groups > 0 { index.group(groups - 1).last_key } else { &[] };
     SegmentMeta {
         id,
         chunk: index.chunk,
@@ -368,18 +271,10 @@ pub(super) fn meta_of(
 fn with_nulls<'c>(column: &'c Column, dead: &Bitmap) -> Cow<'c, Column> {
     let nulls = match &column.nulls {
         Some(nulls) => {
-            let words = nulls
-                .words()
-                .iter()
-                .zip(dead.words())
-                .map(|(n, d)| n | d)
-                .collect();
+            let words = nulls.words().iter().zip(dead.words()).map(|(n, d)| n | d).collect();
             Bitmap::from_words(words, dead.len())
         }
         None => dead.clone(),
     };
-    Cow::Owned(Column {
-        values: column.values.clone(),
-        nulls: Some(nulls),
-    })
+    Cow::Owned(Column { values: column.values.clone(), nulls: Some(nulls) })
 }

@@ -53,13 +53,7 @@ impl ZoneMap {
     pub fn of(column: &Column) -> ZoneMap {
         let rows = column.rows() as u32;
         let nulls = column.null_count() as u32;
-        let zone = ZoneMap {
-            rows,
-            nulls,
-            range: None,
-            exact: true,
-            sum: Sum::None,
-        };
+        let zone = ZoneMap { rows, nulls, range: None, exact: true, sum: Sum::None };
         let some_null = column.nulls.as_ref().filter(|_| nulls > 0);
         match (&column.values, some_null) {
             (Values::Int(v), None) => zone.with_ints(v),
@@ -81,11 +75,7 @@ impl ZoneMap {
             high += v >> 32;
         }
         let sum = (u128::from(high) << 32) + u128::from(low);
-        ZoneMap {
-            range: range(values, |v| v),
-            sum: Sum::Int(sum),
-            ..self
-        }
+        ZoneMap { range: range(values, |v| v), sum: Sum::Int(sum), ..self }
     }
 
     fn with_f64(self, values: &[u64]) -> ZoneMap {
@@ -103,26 +93,12 @@ impl ZoneMap {
 
     fn with_floats(self, range: Option<(u64, u64)>, odd: Odd, sum: Sum) -> ZoneMap {
         // NaN has no place in the order: nothing may be skipped.
-        let range = if odd == Odd::Nan {
-            Some((0, u64::MAX))
-        } else {
-            range
-        };
-        ZoneMap {
-            range,
-            exact: odd == Odd::None,
-            sum,
-            ..self
-        }
+        let range = if odd == Odd::Nan { Some((0, u64::MAX)) } else { range };
+        ZoneMap { range, exact: odd == Odd::None, sum, ..self }
     }
 
     fn with_prefixes(self, prefixes: Vec<u64>) -> ZoneMap {
-        ZoneMap {
-            range: range(&prefixes, |v| v),
-            exact: false,
-            sum: Sum::None,
-            ..self
-        }
+        ZoneMap { range: range(&prefixes, |v| v), exact: false, sum: Sum::None, ..self }
     }
 }
 
@@ -136,12 +112,7 @@ enum Odd {
 }
 
 /// Whether odd ones are among floats of this sum.
-fn find_odd<T: Copy>(
-    values: &[T],
-    sum: Sum,
-    float: impl Fn(T) -> f64,
-    is_negative_zero: impl Fn(T) -> bool,
-) -> Odd {
+fn find_odd<T: Copy>(values: &[T], sum: Sum, float: impl Fn(T) -> f64, is_negative_zero: impl Fn(T) -> bool) -> Odd {
     // A NaN or an infinity would show in the sum: mostly one look for negative zeros is enough.
     if sum == Sum::None {
         if values.iter().any(|&v| float(v).is_nan()) {
@@ -151,10 +122,7 @@ fn find_odd<T: Copy>(
             return Odd::Other;
         }
     }
-    match values
-        .iter()
-        .fold(false, |found, &v| found | is_negative_zero(v))
-    {
+    match values.iter().fold(false, |found, &v| found | is_negative_zero(v)) {
         true => Odd::Other,
         false => Odd::None,
     }
@@ -210,13 +178,7 @@ fn dense<T: Copy>(values: &[T], nulls: &Bitmap) -> Vec<T> {
         match word {
             0 => out.extend_from_slice(chunk),
             u64::MAX => {}
-            _ => out.extend(
-                chunk
-                    .iter()
-                    .enumerate()
-                    .filter(|(i, _)| word >> i & 1 == 0)
-                    .map(|(_, &v)| v),
-            ),
+            _ => out.extend(chunk.iter().enumerate().filter(|(i, _)| word >> i & 1 == 0).map(|(_, &v)| v)),
         }
     }
     out
@@ -228,9 +190,7 @@ fn prefixes(values: &BytesColumn) -> Vec<u64> {
         let (start, end) = (w[0] as usize, w[1] as usize);
         match values.data.get(start..).and_then(<[u8]>::first_chunk::<8>) {
             Some(_) if start == end => 0,
-            Some(first) => {
-                u64::from_be_bytes(*first) & (u64::MAX << (64 - 8 * (end - start).min(8)))
-            }
+            Some(first) => u64::from_be_bytes(*first) & (u64::MAX << (64 - 8 * (end - start).min(8))),
             None => order_bytes(&values.data[start..end]),
         }
     };
@@ -293,10 +253,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn f64_column(values: &[f64]) -> Column {
-        Column {
-            values: Values::F64(values.iter().map(|v| v.to_bits()).collect()),
-            nulls: None,
-        }
+        Column { values: Values::F64(values.iter().map(|v| v.to_bits()).collect()), nulls: None }
     }
 
     #[test]
@@ -304,46 +261,25 @@ mod tests {
         let mut values = vec![1e16];
         values.extend(std::iter::repeat_n(1.0, 1000));
         values.push(-1e16);
-        let Sum::Float { hi, lo } = ZoneMap::of(&f64_column(&values)).sum else {
-            panic!("no sum")
-        };
+        let Sum::Float { hi, lo } = ZoneMap::of(&f64_column(&values)).sum else { panic!("no sum") };
         assert_eq!((hi, lo), (1000.0, 0.0));
     }
 
     #[test]
     fn values_outside_the_order_never_cause_skipping_or_answers() {
         let nan = ZoneMap::of(&f64_column(&[1.0, f64::NAN]));
-        assert_eq!(
-            (nan.range, nan.exact, nan.sum),
-            (Some((0, u64::MAX)), false, Sum::None)
-        );
+        assert_eq!((nan.range, nan.exact, nan.sum), (Some((0, u64::MAX)), false, Sum::None));
         let infinite = ZoneMap::of(&f64_column(&[1.0, f64::INFINITY]));
         assert_eq!((infinite.exact, infinite.sum), (false, Sum::None));
         let zero = ZoneMap::of(&f64_column(&[-0.0]));
-        assert_eq!(
-            (zero.range, zero.exact),
-            (Some((order_f64(0), order_f64(0))), false)
-        );
-        let overflow = ZoneMap::of(&f64_column(&[
-            f64::MAX,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            f64::MAX,
-        ]));
+        assert_eq!((zero.range, zero.exact), (Some((order_f64(0), order_f64(0))), false));
+        let overflow = ZoneMap::of(&f64_column(&[f64::MAX, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, f64::MAX]));
         assert_eq!(overflow.sum, Sum::None);
     }
 
     #[test]
     fn largest_integers_do_not_overflow_the_sum() {
-        let zone = ZoneMap::of(&Column {
-            values: Values::Int(vec![u64::MAX; 65536]),
-            nulls: None,
-        });
+        let zone = ZoneMap::of(&Column { values: Values::Int(vec![u64::MAX; 65536]), nulls: None });
         assert_eq!(zone.sum, Sum::Int(u128::from(u64::MAX) * 65536));
     }
 

@@ -69,19 +69,11 @@ impl FileHeader {
         }
         // The checksum stands at the same place in every version, so a flipped bit is not a "newer version".
         if crc32fast::hash(&bytes[..60]) != u32_at(bytes, 60) {
-            return Err(Error::corrupt(
-                path,
-                0,
-                "the header's checksum does not match",
-            ));
+            return Err(Error::corrupt(path, 0, "the header's checksum does not match"));
         }
         let version = u32_at(bytes, 8);
         if version != VERSION {
-            return Err(Error::Incompatible {
-                path: path.to_path_buf(),
-                found: version,
-                supported: VERSION,
-            });
+            return Err(Error::Incompatible { path: path.to_path_buf(), found: version, supported: VERSION });
         }
         let header = FileHeader {
             number: u64_at(bytes, 16),
@@ -89,17 +81,9 @@ impl FileHeader {
             start: Lsn(u64_at(bytes, 32)),
             previous_end: Lsn(u64_at(bytes, 40)),
         };
-        let largest = header
-            .number
-            .max(header.incarnation)
-            .max(header.start.0)
-            .max(header.previous_end.0);
+        let largest = header.number.max(header.incarnation).max(header.start.0).max(header.previous_end.0);
         if largest >= MAX_NUMBER {
-            return Err(Error::corrupt(
-                path,
-                16,
-                "a number of the header is too large to be true",
-            ));
+            return Err(Error::corrupt(path, 16, "a number of the header is too large to be true"));
         }
         Ok(header)
     }
@@ -122,11 +106,7 @@ pub fn encode(out: &mut Vec<u8>, incarnation: u64, at: Lsn, synced: Lsn, parts: 
 }
 
 /// The frame at position `at`, with which `bytes` begins, or what is wrong with it.
-pub fn decode(
-    bytes: &[u8],
-    incarnation: u64,
-    at: Lsn,
-) -> std::result::Result<Frame<'_>, &'static str> {
+pub fn decode(bytes: &[u8], incarnation: u64, at: Lsn) -> std::result::Result<Frame<'_>, &'static str> {
     if bytes.len() < FRAME_BYTES {
         return Err("the record is cut off");
     }
@@ -143,10 +123,7 @@ pub fn decode(
     if checksum(incarnation, &frame[4..]) != u32_at(frame, 0) {
         return Err("the record's checksum does not match");
     }
-    Ok(Frame {
-        synced: Lsn(u64_at(frame, 16)),
-        payload: &frame[FRAME_BYTES..],
-    })
+    Ok(Frame { synced: Lsn(u64_at(frame, 16)), payload: &frame[FRAME_BYTES..] })
 }
 
 fn checksum(incarnation: u64, bytes: &[u8]) -> u32 {

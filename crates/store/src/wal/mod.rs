@@ -82,12 +82,7 @@ impl Wal {
     }
 
     /// [`Wal::open`] with another size of files.
-    fn open_with(
-        fs: Arc<dyn Fs>,
-        dir: &Path,
-        file_bytes: u64,
-        replay: &mut Replay<'_>,
-    ) -> Result<Wal> {
+    fn open_with(fs: Arc<dyn Fs>, dir: &Path, file_bytes: u64, replay: &mut Replay<'_>) -> Result<Wal> {
         let writer = recover::recover(fs, dir, file_bytes, replay)?;
         let end = writer.end;
         let shared = Shared {
@@ -122,10 +117,7 @@ impl Wal {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         if length > limits::MAX_LOG_RECORD {
             let limit = limits::MAX_LOG_RECORD as u64;
-            return Err(Error::LimitExceeded {
-                what: "a log record".into(),
-                limit,
-            });
+            return Err(Error::LimitExceeded { what: "a log record".into(), limit });
         }
         if length == 0 {
             return Err(Error::InvalidInput("a log record is empty".into()));
@@ -222,18 +214,12 @@ impl Wal {
             let source = io::Error::from_raw_os_error(errno);
             return Some(Err(Error::io("write", &self.dir)(source)));
         }
-        let reached = if durable {
-            shared.synced
-        } else {
-            shared.written
-        };
+        let reached = if durable { shared.synced } else { shared.written };
         if up_to <= reached {
             return Some(Ok(()));
         }
         if up_to > shared.end {
-            return Some(Err(Error::InvalidInput(
-                "a position behind the end of the log".into(),
-            )));
+            return Some(Err(Error::InvalidInput("a position behind the end of the log".into())));
         }
         shared.check_poison().err().map(Err)
     }
@@ -248,11 +234,7 @@ impl Wal {
         let (outcome, file_bytes) = MutexGuard::unlocked(shared, || {
             let mut writer = self.writer.lock();
             let outcome = writer.write(&group, start);
-            let outcome = if durable {
-                outcome.and_then(|()| writer.sync())
-            } else {
-                outcome
-            };
+            let outcome = if durable { outcome.and_then(|()| writer.sync()) } else { outcome };
             (outcome, writer.bytes())
         });
         shared.busy = false;
@@ -276,9 +258,7 @@ impl Shared {
 
     fn check_poison(&self) -> Result<()> {
         match &self.poisoned {
-            Some(reason) => Err(Error::Poisoned {
-                reason: reason.clone(),
-            }),
+            Some(reason) => Err(Error::Poisoned { reason: reason.clone() }),
             None => Ok(()),
         }
     }
@@ -289,13 +269,7 @@ impl Shared {
     }
 
     /// Notes what became of the group from `start` to `end`.
-    fn settle(
-        &mut self,
-        outcome: std::result::Result<(), Failure>,
-        start: Lsn,
-        end: Lsn,
-        durable: bool,
-    ) {
+    fn settle(&mut self, outcome: std::result::Result<(), Failure>, start: Lsn, end: Lsn, durable: bool) {
         match outcome {
             Ok(()) => {
                 self.written = end;
@@ -320,13 +294,7 @@ impl Shared {
     fn refuse(&mut self, after: Lsn, end: Lsn, errno: i32) {
         match self.refused.last_mut() {
             // While a disk stays full all of its refusals are one entry.
-            Some(last) if last.end == after => {
-                *last = Refused {
-                    after: last.after,
-                    end,
-                    errno,
-                }
-            }
+            Some(last) if last.end == after => *last = Refused { after: last.after, end, errno },
             _ => self.refused.push(Refused { after, end, errno }),
         }
     }

@@ -33,16 +33,10 @@ fn every_prefix_is_an_error() {
     let whole = file_bytes(&fs);
     for length in 0..whole.len() {
         let fs = with_file(&whole[..length]);
-        let wrong_meta = SegmentMeta {
-            bytes: length as u64,
-            ..meta.clone()
-        };
+        let wrong_meta = SegmentMeta { bytes: length as u64, ..meta.clone() };
         for meta in [&meta, &wrong_meta] {
             let segment = open(&fs, meta);
-            assert!(
-                matches!(read_all(&segment, &layout), Err(Error::Corruption { .. })),
-                "prefix of {length} bytes"
-            );
+            assert!(matches!(read_all(&segment, &layout), Err(Error::Corruption { .. })), "prefix of {length} bytes");
             assert!(!verify(&segment).is_empty());
         }
     }
@@ -60,16 +54,8 @@ fn every_flipped_byte_is_found() {
                 assert_eq!(read, rows, "byte {at} flipped by {xor:#x}");
             }
             let findings = verify(&segment);
-            assert!(
-                !findings.is_empty(),
-                "byte {at} flipped by {xor:#x} is not found"
-            );
-            assert!(
-                findings
-                    .iter()
-                    .all(|f| f.contains("seg-0000000000001234.rrds")),
-                "{findings:?}"
-            );
+            assert!(!findings.is_empty(), "byte {at} flipped by {xor:#x} is not found");
+            assert!(findings.iter().all(|f| f.contains("seg-0000000000001234.rrds")), "{findings:?}");
             fs.corrupt(&path, at, xor);
         }
     }
@@ -81,17 +67,8 @@ fn bytes_behind_the_end_are_an_error() {
     let (layout, _, fs, meta) = sample();
     let longer = [file_bytes(&fs), vec![0]].concat();
     for bytes in [meta.bytes, meta.bytes + 1] {
-        let segment = open(
-            &with_file(&longer),
-            &SegmentMeta {
-                bytes,
-                ..meta.clone()
-            },
-        );
-        assert!(matches!(
-            read_all(&segment, &layout),
-            Err(Error::Corruption { .. })
-        ));
+        let segment = open(&with_file(&longer), &SegmentMeta { bytes, ..meta.clone() });
+        assert!(matches!(read_all(&segment, &layout), Err(Error::Corruption { .. })));
     }
 }
 
@@ -103,31 +80,15 @@ fn a_newer_version_is_refused_as_such() {
     let crc = crc32fast::hash(&bytes[..28]);
     bytes[28..32].copy_from_slice(&crc.to_le_bytes());
     let read = read_all(&open(&with_file(&bytes), &meta), &layout);
-    assert!(matches!(
-        read,
-        Err(Error::Incompatible {
-            found: 2,
-            supported: 1,
-            ..
-        })
-    ));
+    assert!(matches!(read, Err(Error::Incompatible { found: 2, supported: 1, .. })));
 }
 
 #[test]
 fn a_file_of_another_segment_or_table_is_an_error() {
     let (layout, _, fs, meta) = sample();
-    let other = SegmentMeta {
-        id: SegmentId(0x9999),
-        ..meta.clone()
-    };
-    fs.rename(
-        &Path::new(DIR).join(ID.file_name()),
-        &Path::new(DIR).join(other.id.file_name()),
-    )
-    .unwrap();
-    let message = read_all(&open(&fs, &other), &layout)
-        .unwrap_err()
-        .to_string();
+    let other = SegmentMeta { id: SegmentId(0x9999), ..meta.clone() };
+    fs.rename(&Path::new(DIR).join(ID.file_name()), &Path::new(DIR).join(other.id.file_name())).unwrap();
+    let message = read_all(&open(&fs, &other), &layout).unwrap_err().to_string();
     assert!(message.contains("another file"), "{message}");
 }
 
@@ -148,17 +109,10 @@ fn without_its_footer_the_blocks_are_still_walked() {
     let lanes = [&index.groups.seq_blocks, &index.groups.kind_blocks]
         .into_iter()
         .chain(index.columns.iter().map(|c| &c.blocks));
-    let blocks: usize = lanes
-        .map(|b| b.length.iter().filter(|&&n| n > 0).count())
-        .sum();
+    let blocks: usize = lanes.map(|b| b.length.iter().filter(|&&n| n > 0).count()).sum();
     fs.corrupt(&Path::new(DIR).join(ID.file_name()), meta.bytes - 30, 1);
     let findings = verify(&open(&fs, &meta));
-    assert!(
-        findings
-            .iter()
-            .any(|f| f.contains(&format!("{blocks} blocks"))),
-        "{findings:?}"
-    );
+    assert!(findings.iter().any(|f| f.contains(&format!("{blocks} blocks"))), "{findings:?}");
 }
 
 /// The file with `change` made to its footer and all checksums made anew.

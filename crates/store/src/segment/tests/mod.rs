@@ -44,22 +44,11 @@ pub(super) struct Version {
 }
 
 pub(super) fn column(id: u32, lane: Lane, nullable: bool) -> ColumnDef {
-    ColumnDef {
-        id,
-        name: format!("c{id}"),
-        lane,
-        nullable,
-        hidden: false,
-        options: Vec::new(),
-    }
+    ColumnDef { id, name: format!("c{id}"), lane, nullable, hidden: false, options: Vec::new() }
 }
 
 pub(super) fn layout(columns: Vec<ColumnDef>, key: Vec<u16>, time: Option<u16>) -> Arc<RowLayout> {
-    let time = time.map(|column| TimeColumn {
-        column,
-        unit: TimeUnit::S,
-        bias: 0,
-    });
+    let time = time.map(|column| TimeColumn { column, unit: TimeUnit::S, bias: 0 });
     let schema = Schema {
         version: 3,
         columns,
@@ -98,40 +87,20 @@ pub(super) fn sample_versions(rows: u64) -> Vec<Version> {
         let cells = vec![
             Cell::Int(sensor),
             Cell::Int(time),
-            if i % 7 == 3 {
-                Cell::Null
-            } else {
-                Cell::F64((i as f64 / 4.0).to_bits())
-            },
+            if i % 7 == 3 { Cell::Null } else { Cell::F64((i as f64 / 4.0).to_bits()) },
             Cell::F32((i as f32 - 5.5).to_bits()),
-            if i % 5 == 1 {
-                Cell::Null
-            } else {
-                Cell::Bytes(format!("text {}", i % 3).into_bytes())
-            },
+            if i % 5 == 1 { Cell::Null } else { Cell::Bytes(format!("text {}", i % 3).into_bytes()) },
             Cell::Int(i % 300),
         ];
         if i % 13 == 4 {
-            out.push(Version {
-                cells: cells.clone(),
-                seq: 900 + i,
-                tombstone: true,
-            });
+            out.push(Version { cells: cells.clone(), seq: 900 + i, tombstone: true });
         }
         if i % 11 == 5 {
             let mut newer = cells.clone();
             newer[5] = Cell::Int(7);
-            out.push(Version {
-                cells: newer,
-                seq: 500 + i,
-                tombstone: false,
-            });
+            out.push(Version { cells: newer, seq: 500 + i, tombstone: false });
         }
-        out.push(Version {
-            cells,
-            seq: i % 3,
-            tombstone: false,
-        });
+        out.push(Version { cells, seq: i % 3, tombstone: false });
     }
     out
 }
@@ -169,8 +138,7 @@ pub(super) fn write(
     let sim = SimFs::new();
     let fs: Arc<dyn Fs> = Arc::new(sim.clone());
     fs.create_dir(Path::new(DIR)).unwrap();
-    let mut writer =
-        SegmentWriter::create(&fs, Path::new(DIR), ID, TABLE, Arc::clone(layout), effort).unwrap();
+    let mut writer = SegmentWriter::create(&fs, Path::new(DIR), ID, TABLE, Arc::clone(layout), effort).unwrap();
     let mut left = versions;
     for &size in groups.iter().cycle() {
         let (group, rest) = left.split_at(size.min(left.len()));
@@ -189,25 +157,13 @@ fn push(writer: &mut SegmentWriter, layout: &RowLayout, group: &[Version]) {
     let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
     let seqs: Vec<u64> = group.iter().map(|v| v.seq).collect();
     let mut tombstones = Bitmap::new(group.len());
-    group
-        .iter()
-        .enumerate()
-        .filter(|(_, v)| v.tombstone)
-        .for_each(|(i, _)| tombstones.set(i));
-    writer
-        .push_rows(&rows, Some(&seqs), Some(&tombstones))
-        .unwrap();
+    group.iter().enumerate().filter(|(_, v)| v.tombstone).for_each(|(i, _)| tombstones.set(i));
+    writer.push_rows(&rows, Some(&seqs), Some(&tombstones)).unwrap();
 }
 
 pub(super) fn open(fs: &SimFs, meta: &SegmentMeta) -> Arc<Segment> {
     let cache = Arc::new(BlockCache::new(1 << 20));
-    Segment::open(
-        Arc::new(fs.clone()),
-        Path::new(DIR),
-        TABLE,
-        meta.clone(),
-        cache,
-    )
+    Segment::open(Arc::new(fs.clone()), Path::new(DIR), TABLE, meta.clone(), cache)
 }
 
 /// Everything that a segment holds.

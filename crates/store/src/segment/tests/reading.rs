@@ -25,21 +25,12 @@ fn a_column_is_found_by_id_wherever_the_schema_has_it_now() {
     ];
     let new = layout(columns, vec![3, 4], Some(4));
     let segment = open(&fs, &meta);
-    assert_eq!(
-        segment.column(1, 0, &new).unwrap(),
-        segment.column(1, 5, &old).unwrap()
-    );
+    assert_eq!(segment.column(1, 0, &new).unwrap(), segment.column(1, 5, &old).unwrap());
     let rows = segment.index().unwrap().group(1).rows as usize;
     let added = segment.column(1, 1, &new).unwrap();
-    assert_eq!(
-        (added.kind(), added.rows(), added.null_count()),
-        (Kind::F64, rows, rows)
-    );
+    assert_eq!((added.kind(), added.rows(), added.null_count()), (Kind::F64, rows, rows));
     let required = segment.column(1, 2, &new).unwrap();
-    assert_eq!(
-        (required.kind(), required.rows(), required.null_count()),
-        (Kind::Bytes, rows, 0)
-    );
+    assert_eq!((required.kind(), required.rows(), required.null_count()), (Kind::Bytes, rows, 0));
     assert_eq!(segment.zone(1, 1, &new).unwrap(), None);
 }
 
@@ -50,10 +41,7 @@ fn zone_maps_are_those_of_the_rows() {
     for group in 0..segment.index().unwrap().group_count() {
         for position in 0..6 {
             let column = segment.column(group, position, &layout).unwrap();
-            assert_eq!(
-                segment.zone(group, position, &layout).unwrap(),
-                Some(ZoneMap::of(&column))
-            );
+            assert_eq!(segment.zone(group, position, &layout).unwrap(), Some(ZoneMap::of(&column)));
         }
     }
     let zone = segment.zone(0, 2, &layout).unwrap().unwrap();
@@ -65,50 +53,25 @@ fn zone_maps_are_those_of_the_rows() {
 fn sizes_of_columns_and_the_rest_are_the_file() {
     let (_, fs, meta) = whole();
     let sizes = open(&fs, &meta).column_sizes().unwrap();
-    assert_eq!(
-        sizes.iter().map(|s| s.column_id).collect::<Vec<_>>(),
-        [1, 2, 3, 4, 5, 9]
-    );
+    assert_eq!(sizes.iter().map(|s| s.column_id).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 9]);
     assert!(sizes.iter().all(|s| s.bytes > 20 && !s.codecs.is_empty()));
     assert!(sizes.iter().map(|s| s.bytes).sum::<u64>() < meta.bytes);
 }
 
 #[test]
 fn groups_and_columns_that_do_not_fit_are_refused() {
-    let layout = layout(
-        vec![column(1, Lane::Int { width: 8 }, false)],
-        vec![0],
-        None,
-    );
+    let layout = layout(vec![column(1, Lane::Int { width: 8 }, false)], vec![0], None);
     let fs: Arc<dyn Fs> = Arc::new(SimFs::new());
     fs.create_dir(Path::new(DIR)).unwrap();
-    let mut writer =
-        SegmentWriter::create(&fs, Path::new(DIR), ID, TABLE, layout, Effort::Fast).unwrap();
-    let ints = |n: usize| Column {
-        values: Values::Int((0..n as u64).collect()),
-        nulls: None,
-    };
+    let mut writer = SegmentWriter::create(&fs, Path::new(DIR), ID, TABLE, layout, Effort::Fast).unwrap();
+    let ints = |n: usize| Column { values: Values::Int((0..n as u64).collect()), nulls: None };
     let over = writer.push_group(&[ints(limits::GROUP_ROWS + 1)], None, None);
     assert!(matches!(over, Err(Error::LimitExceeded { .. })));
-    writer
-        .push_group(&[ints(limits::GROUP_ROWS)], None, None)
-        .unwrap();
-    assert!(matches!(
-        writer.push_group(&[], None, None),
-        Err(Error::InvalidInput(_))
-    ));
-    assert!(matches!(
-        writer.push_group(&[ints(2)], Some(&[1]), None),
-        Err(Error::InvalidInput(_))
-    ));
-    let text = Column {
-        values: Values::new(Kind::Bytes),
-        nulls: None,
-    };
-    assert!(matches!(
-        writer.push_group(&[text], None, None),
-        Err(Error::InvalidInput(_))
-    ));
+    writer.push_group(&[ints(limits::GROUP_ROWS)], None, None).unwrap();
+    assert!(matches!(writer.push_group(&[], None, None), Err(Error::InvalidInput(_))));
+    assert!(matches!(writer.push_group(&[ints(2)], Some(&[1]), None), Err(Error::InvalidInput(_))));
+    let text = Column { values: Values::new(Kind::Bytes), nulls: None };
+    assert!(matches!(writer.push_group(&[text], None, None), Err(Error::InvalidInput(_))));
     assert_eq!(writer.rows(), limits::GROUP_ROWS as u64);
 }
 
@@ -117,15 +80,7 @@ fn abandoning_removes_the_file() {
     let sim = SimFs::new();
     let fs: Arc<dyn Fs> = Arc::new(sim.clone());
     fs.create_dir(Path::new(DIR)).unwrap();
-    let writer = SegmentWriter::create(
-        &fs,
-        Path::new(DIR),
-        ID,
-        TABLE,
-        sample_layout(),
-        Effort::Fast,
-    )
-    .unwrap();
+    let writer = SegmentWriter::create(&fs, Path::new(DIR), ID, TABLE, sample_layout(), Effort::Fast).unwrap();
     assert_eq!(sim.files().len(), 1);
     writer.abandon().unwrap();
     assert!(sim.files().is_empty());
@@ -134,16 +89,12 @@ fn abandoning_removes_the_file() {
 #[test]
 fn a_failing_write_or_sync_reaches_the_caller() {
     let layout = sample_layout();
-    let rows: Vec<Vec<u8>> = sample_versions(3)
-        .iter()
-        .map(|v| row_bytes(&layout, &v.cells))
-        .collect();
+    let rows: Vec<Vec<u8>> = sample_versions(3).iter().map(|v| row_bytes(&layout, &v.cells)).collect();
     let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
     let attempt = |sim: &SimFs| -> crate::Result<SegmentMeta> {
         let fs: Arc<dyn Fs> = Arc::new(sim.clone());
         fs.create_dir(Path::new(DIR))?;
-        let mut writer =
-            SegmentWriter::create(&fs, Path::new(DIR), ID, TABLE, layout.clone(), Effort::Fast)?;
+        let mut writer = SegmentWriter::create(&fs, Path::new(DIR), ID, TABLE, layout.clone(), Effort::Fast)?;
         writer.push_rows(&rows, None, None)?;
         writer.finish(0, 0, true)
     };
@@ -152,10 +103,7 @@ fn a_failing_write_or_sync_reaches_the_caller() {
     for n in 1..=whole.op_count() {
         let sim = SimFs::new();
         sim.fail_at(n, libc::EIO);
-        assert!(
-            matches!(attempt(&sim), Err(Error::Io { .. })),
-            "operation {n}"
-        );
+        assert!(matches!(attempt(&sim), Err(Error::Io { .. })), "operation {n}");
     }
 }
 
@@ -187,52 +135,25 @@ fn a_check_can_be_stopped_and_says_how_far_it_is() {
         .unwrap();
     assert_eq!(last, meta.bytes);
     assert!(steps > 1);
-    assert!(matches!(
-        segment.verify(&mut |_, _| false),
-        Err(Error::Interrupted)
-    ));
+    assert!(matches!(segment.verify(&mut |_, _| false), Err(Error::Interrupted)));
 }
 
 #[test]
 fn a_manifest_that_says_otherwise_is_a_finding() {
     let (_, fs, meta) = whole();
     let changed = [
-        SegmentMeta {
-            rows: meta.rows + 1,
-            ..meta.clone()
-        },
-        SegmentMeta {
-            tombstones: 0,
-            ..meta.clone()
-        },
-        SegmentMeta {
-            first_key: Vec::new(),
-            ..meta.clone()
-        },
-        SegmentMeta {
-            max_time: meta.max_time + 1,
-            ..meta.clone()
-        },
-        SegmentMeta {
-            max_seq: meta.max_seq + 1,
-            ..meta.clone()
-        },
-        SegmentMeta {
-            has_versions: false,
-            ..meta.clone()
-        },
+        SegmentMeta { rows: meta.rows + 1, ..meta.clone() },
+        SegmentMeta { tombstones: 0, ..meta.clone() },
+        SegmentMeta { first_key: Vec::new(), ..meta.clone() },
+        SegmentMeta { max_time: meta.max_time + 1, ..meta.clone() },
+        SegmentMeta { max_seq: meta.max_seq + 1, ..meta.clone() },
+        SegmentMeta { has_versions: false, ..meta.clone() },
     ];
     for meta in changed {
         assert_eq!(verify(&open(&fs, &meta)).len(), 1, "{meta:?}");
     }
     // What a commit or a merge decides after the file was written is the manifest's alone.
-    let moved = SegmentMeta {
-        base_seq: 5,
-        max_seq: meta.max_seq - meta.base_seq + 5,
-        sealed: true,
-        chunk: 1,
-        ..meta
-    };
+    let moved = SegmentMeta { base_seq: 5, max_seq: meta.max_seq - meta.base_seq + 5, sealed: true, chunk: 1, ..meta };
     assert!(verify(&open(&fs, &moved)).is_empty());
 }
 
@@ -244,10 +165,7 @@ fn no_more_files_stay_open_than_the_limit_allows() {
     for n in 0..limits::OPEN_SEGMENT_FILES as u64 + 20 {
         cache.files().get(SegmentId(n), || fs.open(&path)).unwrap();
         // One file that is used all the time is not the one to be closed.
-        cache
-            .files()
-            .get(SegmentId(0), || panic!("was closed"))
-            .unwrap();
+        cache.files().get(SegmentId(0), || panic!("was closed")).unwrap();
     }
     assert_eq!(cache.files().len(), limits::OPEN_SEGMENT_FILES);
     cache.evict_segment(SegmentId(0));
