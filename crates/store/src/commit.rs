@@ -36,9 +36,12 @@ pub(crate) struct CommitQueue {
     pub prepared: Vec<Arc<Prepared>>,
 }
 
+/// What a commit in the queue writes to a table: keys of rows, and private segments.
+type QueuedWrites = (Vec<Vec<u8>>, Vec<Arc<LiveSegment>>);
+
 impl CommitQueue {
     /// What commits in the queue write to a table: keys of rows, and private segments.
-    pub fn writes_to(&self, table: &Arc<Table>) -> Vec<(Vec<Vec<u8>>, Vec<Arc<LiveSegment>>)> {
+    pub fn writes_to(&self, table: &Arc<Table>) -> Vec<QueuedWrites> {
         let alive = self.pending.iter().filter(|p| *p.state.lock() != PendingState::Failed).flat_map(|p| &p.tables);
         alive
             .chain(self.prepared.iter().flat_map(|p| &p.tables))

@@ -195,7 +195,7 @@ impl Merge {
             low = high + 1;
             high = (high * 2).min(most);
         }
-        if high >= most && low <= most - 1 && within(most - 1)? {
+        if high >= most && low < most && within(most - 1)? {
             return Ok(most);
         }
         let mut high = high.min(most);

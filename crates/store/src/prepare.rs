@@ -166,10 +166,16 @@ impl Engine {
     }
 }
 
+/// A prepare record without its second phase: XID, position, commit body, edits.
+type OpenPrepare = (Vec<u8>, Lsn, Vec<u8>, Vec<u8>);
+
+/// Opens the segment that an edit adds to a table; other edits are noted.
+type OpenSegment<'a> = &'a dyn Fn(&Arc<Table>, &Edit) -> Option<Arc<LiveSegment>>;
+
 /// Prepared transactions while the log is replayed.
 #[derive(Default)]
 pub(crate) struct Replayed {
-    open: Vec<(Vec<u8>, Lsn, Vec<u8>, Vec<u8>)>,
+    open: Vec<OpenPrepare>,
 }
 
 impl Replayed {
@@ -187,11 +193,7 @@ impl Replayed {
     }
 
     /// What still waits for its coordinator.
-    pub fn into_prepared(
-        self,
-        tables: &Tables,
-        open_segment: &dyn Fn(&Arc<Table>, &Edit) -> Option<Arc<LiveSegment>>,
-    ) -> Option<Vec<Arc<Prepared>>> {
+    pub fn into_prepared(self, tables: &Tables, open_segment: OpenSegment<'_>) -> Option<Vec<Arc<Prepared>>> {
         // Owners count down from the top: transactions that are begun count up from 1.
         let numbered = self.open.into_iter().zip((0..u64::MAX).rev());
         numbered
@@ -207,7 +209,7 @@ fn prepared_of(
     body: &[u8],
     edits: &[u8],
     owner: u64,
-    open_segment: &dyn Fn(&Arc<Table>, &Edit) -> Option<Arc<LiveSegment>>,
+    open_segment: OpenSegment<'_>,
 ) -> Option<Arc<Prepared>> {
     let mut writes: Vec<TableWrites> = Vec::new();
     for logged in log_record::decode_body(body)? {

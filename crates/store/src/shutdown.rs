@@ -100,8 +100,9 @@ impl Note {
 }
 
 fn newest_manifest(fs: &dyn Fs, dir: &Path) -> Result<Option<(String, u64)>> {
-    let manifests = fs.list(dir)?.into_iter().filter(|e| e.name.starts_with("manifest-") && e.name.ends_with(".rrdm"));
-    Ok(manifests.last().map(|e| (e.name, e.bytes)))
+    let mut manifests =
+        fs.list(dir)?.into_iter().filter(|e| e.name.starts_with("manifest-") && e.name.ends_with(".rrdm"));
+    Ok(manifests.next_back().map(|e| (e.name, e.bytes)))
 }
 
 #[cfg(test)]

@@ -88,14 +88,6 @@ enum Undo {
     Private { table: usize, count: usize },
 }
 
-impl Undo {
-    fn table(&self) -> usize {
-        match self {
-            Undo::Write { table, .. } | Undo::Private { table, .. } => *table,
-        }
-    }
-}
-
 impl Txn {
     pub(crate) fn new(engine: Arc<Engine>, id: u64) -> Txn {
         Txn {

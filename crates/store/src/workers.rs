@@ -92,12 +92,15 @@ impl Workers {
     }
 }
 
+/// The loop of a thread; it ends when the engine is gone or told to stop.
+type Job = fn(&Weak<Engine>);
+
 /// Starts the threads of an engine, if it wants any.
 pub(crate) fn start(engine: &Arc<Engine>) -> Result<()> {
     if !engine.workers.background {
         return Ok(());
     }
-    let jobs: [(&str, fn(&Weak<Engine>)); 2] = [("rrd-flush", flush_loop), ("rrd-merge", merge_loop)];
+    let jobs: [(&str, Job); 2] = [("rrd-flush", flush_loop), ("rrd-merge", merge_loop)];
     for (name, job) in jobs {
         let weak = Arc::downgrade(engine);
         let guarded = move || {

@@ -1,5 +1,7 @@
 //! Writers, readers, flushes and merges at the same time: nothing is lost, no read sees half a commit.
 
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

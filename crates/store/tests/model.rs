@@ -3,6 +3,8 @@
 //! The model is a sorted map a table; a transaction is a copy of it plus its own writes. Each round prints its
 //! seed on failure: `MODEL_SEED=n cargo test -p rrd-store --test model` replays it.
 
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -104,14 +106,16 @@ fn key_of(layout: &RowLayout, row: &[u8]) -> Vec<u8> {
     key
 }
 
+/// Own writes of a transaction: `None` deletes; the flag says that the key was free when it was inserted.
+type Writes = BTreeMap<Vec<u8>, (Option<Vec<u8>>, bool)>;
+
 /// A transaction beside its model.
 struct Open {
     txn: Txn,
     /// Committed rows at its snapshot, one map a table, taken at the first read.
     snapshot: Option<Vec<Rows>>,
-    /// Own writes: `None` deletes; the flag says that the key was free when it was inserted.
-    own: Vec<BTreeMap<Vec<u8>, (Option<Vec<u8>>, bool)>>,
-    savepoints: Vec<(u64, Vec<BTreeMap<Vec<u8>, (Option<Vec<u8>>, bool)>>)>,
+    own: Vec<Writes>,
+    savepoints: Vec<(u64, Vec<Writes>)>,
 }
 
 /// The values of a unique index's columns, unless one is NULL.
@@ -466,7 +470,7 @@ impl World {
         }
     }
 
-    fn apply(&mut self, own: Vec<BTreeMap<Vec<u8>, (Option<Vec<u8>>, bool)>>) {
+    fn apply(&mut self, own: Vec<Writes>) {
         for (committed, own) in self.committed.iter_mut().zip(own) {
             for (key, (row, expects)) in own {
                 match row {
@@ -594,14 +598,14 @@ impl World {
     }
 }
 
-fn live(own: &BTreeMap<Vec<u8>, (Option<Vec<u8>>, bool)>, committed: &Rows, key: &[u8]) -> bool {
+fn live(own: &Writes, committed: &Rows, key: &[u8]) -> bool {
     match own.get(key) {
         Some((row, _)) => row.is_some(),
         None => committed.contains_key(key),
     }
 }
 
-fn overlay(snapshot: &Rows, own: &BTreeMap<Vec<u8>, (Option<Vec<u8>>, bool)>) -> Rows {
+fn overlay(snapshot: &Rows, own: &Writes) -> Rows {
     let mut rows = snapshot.clone();
     for (key, (row, _)) in own {
         match row {

@@ -3,6 +3,8 @@
 //! After each cut: what was acknowledged is there, the step that was under way is there wholly or not at all, and
 //! nothing else is. The same for one failing call (a full disk, a failed sync) after which the script goes on.
 
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,6 +16,9 @@ use rrd_store::{Config, Direction, Engine, Error, OnDuplicate, Result, Schema, T
 /// Table name to (series, time) to value.
 type State = BTreeMap<String, BTreeMap<(u64, u64), u64>>;
 
+/// Series, time, value.
+type Row = (u64, u64, u64);
+
 #[derive(Clone, Debug)]
 enum Step {
     Create(&'static str),
@@ -21,9 +26,9 @@ enum Step {
     Truncate(&'static str),
     Drop(&'static str),
     /// One transaction: rows (series, time, value) put into each table; a value of `GONE` deletes.
-    Commit(Vec<(&'static str, Vec<(u64, u64, u64)>)>),
+    Commit(Vec<(&'static str, Vec<Row>)>),
     /// A bulk statement of its own.
-    Bulk(&'static str, Vec<(u64, u64, u64)>),
+    Bulk(&'static str, Vec<Row>),
     Flush(&'static str),
     Optimize(&'static str),
     Close,

@@ -64,6 +64,7 @@ fn too_many(chunk: u64, members: &[&SegmentMeta]) -> Option<Plan> {
 }
 
 #[cfg(test)]
+#[expect(clippy::expect_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 

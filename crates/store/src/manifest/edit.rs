@@ -32,6 +32,7 @@ pub struct ChunkSpan {
 
 /// One change.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the variants say what their fields are")]
 pub enum Edit {
     /// A new, empty table.
     CreateTable { table: TableId, name: String, schema: Arc<Schema> },
