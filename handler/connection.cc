@@ -102,14 +102,9 @@ int Rrd_connection::forget_statement()
   return 0;
 }
 
-int Rrd_connection::commit(THD *thd, bool all)
+/* Shows why a commit, or its first phase, was refused. */
+static int refused(const RrdError &error)
 {
-  if (!all && is_multi_statement(thd))
-    return forget_statement();
-  m_in_statement= m_has_mark= false;
-  RrdError error;
-  if (rrd_session_commit(m_session, &error) == RRD_OK)
-    return 0;
   if (error.status == RRD_DUPLICATE)
     my_printf_error(ER_DUP_ENTRY, "%s", MYF(0), error.message);
   else if (error.status == RRD_CONFLICT)
@@ -117,6 +112,41 @@ int Rrd_connection::commit(THD *thd, bool all)
   else
     rrd_report(error);
   return rrd_ha_error(error.status);
+}
+
+/* An XID as bytes: its three numbers, then its data. */
+static size_t pack_xid(const XID *xid, uchar *out)
+{
+  int8store(out, (longlong) xid->formatID);
+  int8store(out + 8, (longlong) xid->gtrid_length);
+  int8store(out + 16, (longlong) xid->bqual_length);
+  const size_t length= xid->gtrid_length + xid->bqual_length;
+  memcpy(out + 24, xid->data, length);
+  return 24 + length;
+}
+
+static const size_t packed_xid_max= 24 + XIDDATASIZE;
+
+int Rrd_connection::prepare(THD *thd, bool all)
+{
+  if (!all && is_multi_statement(thd))
+    return forget_statement();
+  XID xid;
+  uchar packed[packed_xid_max];
+  thd_get_xid(thd, reinterpret_cast<MYSQL_XID *>(&xid));
+  const RrdText text= {reinterpret_cast<char *>(packed), pack_xid(&xid, packed)};
+  m_in_statement= m_has_mark= false;
+  RrdError error;
+  return rrd_session_prepare(m_session, &text, &error) == RRD_OK ? 0 : refused(error);
+}
+
+int Rrd_connection::commit(THD *thd, bool all)
+{
+  if (!all && is_multi_statement(thd))
+    return forget_statement();
+  m_in_statement= m_has_mark= false;
+  RrdError error;
+  return rrd_session_commit(m_session, &error) == RRD_OK ? 0 : refused(error);
 }
 
 int Rrd_connection::rollback(THD *thd, bool all)
@@ -150,6 +180,67 @@ static int rollback(handlerton *, THD *thd, bool all)
   Rrd_connection *connection= Rrd_connection::find(thd);
   return connection ? connection->rollback(thd, all) : 0;
 }
+
+static int prepare(handlerton *, THD *thd, bool all)
+{
+  Rrd_connection *connection= Rrd_connection::find(thd);
+  return connection ? connection->prepare(thd, all) : 0;
+}
+
+/* What recover() fills. */
+struct Xid_list
+{
+  XID *xids;
+  uint size;
+  uint count;
+};
+
+static void take_xid(void *context, const char *packed, size_t length)
+{
+  Xid_list *list= static_cast<Xid_list *>(context);
+  if (list->count == list->size || length < 24)
+    return;
+  XID *xid= list->xids + list->count++;
+  xid->null();
+  xid->formatID= (long) sint8korr(packed);
+  xid->gtrid_length= (long) sint8korr(packed + 8);
+  xid->bqual_length= (long) sint8korr(packed + 16);
+  memcpy(xid->data, packed + 24, length - 24);
+}
+
+static int recover(handlerton *, XID *xids, uint size)
+{
+  Xid_list list= {xids, size, 0};
+  RrdError error;
+  if (rrd_engine_prepared(rrd_engine, take_xid, &list, &error) != RRD_OK)
+    rrd_report(error);
+  return (int) list.count;
+}
+
+/* The X/Open answers that the server expects; it has no header for them. */
+static const int xa_ok= 0, xa_not_found= -4, xa_failed= -3;
+
+/* The second phase of a transaction that was prepared by another connection or server run. */
+static int decide(XID *xid, int (*decision)(const RrdEngine *, const RrdText *, RrdError *))
+{
+  uchar packed[packed_xid_max];
+  const RrdText text= {reinterpret_cast<char *>(packed), pack_xid(xid, packed)};
+  RrdError error;
+  switch (decision(rrd_engine, &text, &error))
+  {
+  case RRD_OK:
+    return xa_ok;
+  case RRD_NOT_FOUND:
+    return xa_not_found;
+  default:
+    rrd_report(error);
+    return xa_failed;
+  }
+}
+
+static int commit_by_xid(handlerton *, XID *xid) { return decide(xid, rrd_engine_commit_prepared); }
+
+static int rollback_by_xid(handlerton *, XID *xid) { return decide(xid, rrd_engine_rollback_prepared); }
 
 static int close_connection(handlerton *hton, THD *thd)
 {
@@ -196,6 +287,10 @@ static int savepoint_release(handlerton *, THD *thd, void *memory)
 
 void rrd_init_transactions(handlerton *hton)
 {
+  hton->prepare= prepare;
+  hton->recover= recover;
+  hton->commit_by_xid= commit_by_xid;
+  hton->rollback_by_xid= rollback_by_xid;
   hton->commit= commit;
   hton->rollback= rollback;
   hton->close_connection= close_connection;

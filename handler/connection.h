@@ -20,6 +20,7 @@ public:
   /* Tells the server that this engine takes part, and begins a statement unless one is under way. */
   int begin_statement(THD *thd);
   int take_snapshot(THD *thd);
+  int prepare(THD *thd, bool all);
   int commit(THD *thd, bool all);
   int rollback(THD *thd, bool all);
 

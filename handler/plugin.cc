@@ -68,7 +68,7 @@ maria_declare_plugin(rrd)
   &descriptor,
   "RRD",
   "The RRD engine's authors",
-  "Time series: columnar, compressed, with a ring of rows and roll-ups",
+  "Time series: columnar, compressed, transactional",
   PLUGIN_LICENSE_GPL,
   start,
   stop,

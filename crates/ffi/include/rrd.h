@@ -497,6 +497,39 @@ int32_t rrd_session_commit(struct RrdSession *session, struct RrdError *error);
 // Pointers are null or valid.
 int32_t rrd_session_rollback(struct RrdSession *session, struct RrdError *error);
 
+// First phase: the session's work is durable and cannot be refused any more. On an error everything is undone.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_session_prepare(struct RrdSession *session,
+                            const struct RrdText *xid,
+                            struct RrdError *error);
+
+// Second phase for a transaction whose connection is gone: commits it. `RRD_NOT_FOUND` if there is none.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_engine_commit_prepared(const struct RrdEngine *engine,
+                                   const struct RrdText *xid,
+                                   struct RrdError *error);
+
+// Second phase for a transaction whose connection is gone: undoes it. `RRD_NOT_FOUND` if there is none.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_engine_rollback_prepared(const struct RrdEngine *engine,
+                                     const struct RrdText *xid,
+                                     struct RrdError *error);
+
+// Calls `take` with the XID of each prepared transaction.
+//
+// # Safety
+// Pointers are null or valid; `take` may be called with `context` during the call.
+int32_t rrd_engine_prepared(const struct RrdEngine *engine,
+                            RrdTextFn take,
+                            void *context,
+                            struct RrdError *error);
+
 // Opens a table. The collations of the definition must outlive the handle.
 //
 // # Safety

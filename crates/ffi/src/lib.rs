@@ -10,6 +10,7 @@
 pub mod abi;
 pub mod definition;
 pub mod export_engine;
+pub mod export_prepare;
 pub mod export_row;
 pub mod export_session;
 pub mod export_table;

@@ -54,11 +54,22 @@ impl Session {
         }
     }
 
+    /// First phase of a commit; on an error everything is undone.
+    pub fn prepare(&mut self, xid: &[u8]) -> Outcome<()> {
+        let prepared = self.txn.prepare(xid);
+        self.explained(prepared)
+    }
+
     /// Commits; on an error everything is undone. A duplicate that another transaction was faster to insert is
     /// explained, since the server has no record at hand to show.
     pub fn commit(&mut self) -> Outcome<()> {
+        let committed = self.txn.commit();
+        self.explained(committed)
+    }
+
+    fn explained(&mut self, result: rrd_store::Result<()>) -> Outcome<()> {
         let written = std::mem::take(&mut self.written);
-        match self.txn.commit() {
+        match result {
             Ok(()) => Ok(()),
             Err(Error::Duplicate { index: 0, row, .. }) => {
                 self.txn.rollback();

@@ -238,7 +238,11 @@ impl TableHandle {
     /// Begins a scan; seek before reading.
     pub fn open_scan(&mut self, session: &mut Session) -> Outcome<()> {
         self.current = Current::Nothing;
-        self.scan = Some(Scan::new(session.txn().cursor(&self.table)?));
+        let cursor = match self.is_locking {
+            true => session.txn().locking_cursor(&self.table)?,
+            false => session.txn().cursor(&self.table)?,
+        };
+        self.scan = Some(Scan::new(cursor));
         Ok(())
     }
 

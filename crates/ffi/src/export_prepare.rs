@@ -1,0 +1,83 @@
+//! C functions of two-phase commit. An XID is opaque bytes here: the server's side packs and unpacks it.
+
+use std::ffi::{c_char, c_void};
+
+use crate::abi::{self, RrdError, RrdText, RrdTextFn};
+use crate::export_engine::RrdEngine;
+use crate::export_session::RrdSession;
+use crate::guard::{get, get_mut, guard};
+use crate::status::{Failure, Outcome};
+
+fn xid_bytes(xid: &RrdText) -> Outcome<&[u8]> {
+    // SAFETY: the caller's text is as long as it says.
+    unsafe { xid.bytes() }.ok_or_else(|| Failure::internal("no XID"))
+}
+
+fn found(is_there: bool) -> Outcome<()> {
+    if is_there { Ok(()) } else { Err(Failure::Outcome(abi::RRD_NOT_FOUND)) }
+}
+
+/// First phase: the session's work is durable and cannot be refused any more. On an error everything is undone.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_session_prepare(
+    session: *mut RrdSession,
+    xid: *const RrdText,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe { guard(error, || get_mut(session)?.session.prepare(xid_bytes(get(xid)?)?)) }
+}
+
+/// Second phase for a transaction whose connection is gone: commits it. `RRD_NOT_FOUND` if there is none.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_engine_commit_prepared(
+    engine: *const RrdEngine,
+    xid: *const RrdText,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe { guard(error, || found(get(engine)?.engine.commit_prepared(xid_bytes(get(xid)?)?)?)) }
+}
+
+/// Second phase for a transaction whose connection is gone: undoes it. `RRD_NOT_FOUND` if there is none.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_engine_rollback_prepared(
+    engine: *const RrdEngine,
+    xid: *const RrdText,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe { guard(error, || found(get(engine)?.engine.rollback_prepared(xid_bytes(get(xid)?)?)?)) }
+}
+
+/// Calls `take` with the XID of each prepared transaction.
+///
+/// # Safety
+/// Pointers are null or valid; `take` may be called with `context` during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_engine_prepared(
+    engine: *const RrdEngine,
+    take: RrdTextFn,
+    context: *mut c_void,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller, in the whole body.
+    unsafe {
+        guard(error, || {
+            let take = take.ok_or_else(|| Failure::internal("no callback"))?;
+            for xid in get(engine)?.engine.prepared_xids() {
+                take(context, xid.as_ptr().cast::<c_char>(), xid.len());
+            }
+            Ok(())
+        })
+    }
+}
