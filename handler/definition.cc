@@ -12,7 +12,7 @@
 #include "options.h"
 
 static_assert(sizeof(RrdText) == 16 && sizeof(RrdOption) == 32 && sizeof(RrdField) == 128 &&
-              sizeof(RrdKeyPart) == 16 && sizeof(RrdTableDefinition) == 56,
+              sizeof(RrdKeyPart) == 16 && sizeof(RrdTableDefinition) == 64,
               "structs differ from the store's");
 
 struct Layout
@@ -87,7 +87,8 @@ static Layout layout_of(const Field *field)
 }
 
 Rrd_definition::Rrd_definition(const TABLE *table, ulonglong max_rows)
-  : m_options(rrd_options_of(table->s)), m_record_bytes(table->s->reclength)
+  : m_options(rrd_options_of(table->s)), m_record_bytes(table->s->reclength),
+    m_default_record(table->s->default_values)
 {
   for (Field **field= table->field; *field; field++)
     if ((*field)->stored_in_db())
@@ -159,6 +160,7 @@ RrdTableDefinition Rrd_definition::raw() const
     fields[i].option_count= m_field_options[i].size();
   }
   return {m_fields.data(), m_fields.size(), m_key_parts.data(), m_key_parts.size(), m_record_bytes,
+          m_default_record,
           m_options.data(), m_options.size()};
 }
 

@@ -33,6 +33,7 @@ private:
   std::vector<RrdOption> m_options;
   std::string m_max_rows;
   size_t m_record_bytes;
+  const uchar *m_default_record;
   const Field *m_refused= nullptr;
 };
 

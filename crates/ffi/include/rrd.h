@@ -241,6 +241,8 @@ typedef struct RrdTableDefinition {
   size_t key_part_count;
   // Bytes of a record.
   size_t record_bytes;
+  // A record of default values: what lies under a NULL, which the server compares too.
+  const uint8_t *default_record;
   // Options of the table; used by `rrd_table_create` only.
   const struct RrdOption *options;
   // How many.

@@ -235,6 +235,8 @@ pub struct RrdTableDefinition {
     pub key_part_count: usize,
     /// Bytes of a record.
     pub record_bytes: usize,
+    /// A record of default values: what lies under a NULL, which the server compares too.
+    pub default_record: *const u8,
     /// Options of the table; used by `rrd_table_create` only.
     pub options: *const RrdOption,
     /// How many.
@@ -329,7 +331,7 @@ const _: () = {
     assert!(size_of::<RrdCollation>() == 72);
     assert!(size_of::<RrdField>() == 128);
     assert!(size_of::<RrdKeyPart>() == 16);
-    assert!(size_of::<RrdTableDefinition>() == 56);
+    assert!(size_of::<RrdTableDefinition>() == 64);
     assert!(size_of::<RrdTableStats>() == 40);
     assert!(size_of::<RrdConfig>() == 40);
 };

@@ -5,6 +5,8 @@
 //! that `TIME_COLUMN` names, else the last key column if it is TIMESTAMP or DATETIME, or an integer (not
 //! AUTO_INCREMENT) behind another key column.
 
+use std::sync::Arc;
+
 use rrd_store::schema::{ColumnDef, Lane, Schema, TimeColumn, TimeUnit};
 
 use crate::abi::{self, RrdField, RrdKeyPart, RrdOption, RrdTableDefinition, RrdText};
@@ -20,8 +22,8 @@ pub struct Definition {
     pub fields: Vec<Field>,
     /// The key to cluster on; empty for none.
     pub key: Vec<KeyPart>,
-    /// Bytes of a record.
-    pub record_bytes: usize,
+    /// A record of default values.
+    pub default_record: Vec<u8>,
     /// Options of the table.
     pub options: Vec<Pair>,
 }
@@ -53,7 +55,8 @@ impl Definition {
         }
         let key = raw_parts.iter().map(|part| read_part(raw_fields, part)).collect::<Outcome<Vec<_>>>()?;
         let options = unsafe { read_options(raw.options, raw.option_count)? };
-        Ok(Definition { fields, key, record_bytes: raw.record_bytes, options })
+        let default_record = unsafe { slice(raw.default_record, raw.record_bytes)? }.to_vec();
+        Ok(Definition { fields, key, default_record, options })
     }
 
     /// The schema of a new table with this description.
@@ -84,6 +87,16 @@ impl Definition {
         };
         schema.validate()?;
         Ok(schema)
+    }
+
+    /// What a record has where this field is NULL: the bytes of its default, or zeros where that is a pointer.
+    pub fn bytes_under_null(&self, field: &Field) -> Arc<[u8]> {
+        let length = field.codec.record_bytes();
+        let at = field.raw.offset as usize;
+        match self.default_record.get(at..at + length) {
+            Some(bytes) if !matches!(field.codec, Codec::Blob { .. }) => bytes.into(),
+            _ => vec![0; length].into(),
+        }
     }
 
     /// Where each key part lies among the columns; adds the hidden lanes.

@@ -17,12 +17,14 @@ use crate::key_text::Shown;
 use crate::status::{Failure, Outcome};
 
 /// How one column travels.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     codec: Codec,
     offset: usize,
     null_offset: usize,
     null_mask: u8,
+    /// The bytes under a NULL: the default value's, as InnoDB has it; the server compares them.
+    null_bytes: Arc<[u8]>,
     /// Position in the schema.
     pub column: u16,
     /// Number of the field in the server's table.
@@ -52,6 +54,7 @@ impl RecordFormat {
             .iter()
             .map(|field| {
                 Ok(Plan {
+                    null_bytes: definition.bytes_under_null(field),
                     codec: field.codec,
                     offset: field.raw.offset as usize,
                     null_offset: field.raw.null_offset as usize,
@@ -71,7 +74,7 @@ impl RecordFormat {
             key: definition.key.clone(),
             hidden,
             row_number: schema.row_number,
-            record_bytes: definition.record_bytes,
+            record_bytes: definition.default_record.len(),
             shown: shown.collect(),
             plans,
             layout,
@@ -195,7 +198,7 @@ impl Plan {
         }
     }
 
-    /// Sets or clears the null bit; a null value's bytes are zeroed, so that no old pointer stays in a record.
+    /// Sets or clears the null bit; a null value's bytes are set too, so that no old pointer stays in a record.
     #[inline]
     fn set_null(&self, is_null: bool, record: &mut [u8]) -> bool {
         let byte = &mut record[self.null_offset];
@@ -204,7 +207,7 @@ impl Plan {
             false => *byte &= !self.null_mask,
         }
         if is_null {
-            record[self.offset..self.offset + self.codec.record_bytes()].fill(0);
+            record[self.offset..self.offset + self.null_bytes.len()].copy_from_slice(&self.null_bytes);
         }
         is_null
     }

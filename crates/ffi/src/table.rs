@@ -98,7 +98,7 @@ impl TableHandle {
         let mut wanted = numbers.iter().peekable();
         self.read.clear();
         // Both lists ascend.
-        self.read.extend(self.format.plans().iter().filter(|plan| wanted.next_if_eq(&&plan.number).is_some()));
+        self.read.extend(self.format.plans().iter().filter(|plan| wanted.next_if_eq(&&plan.number).is_some()).cloned());
         self.probe = None;
     }
 

@@ -82,6 +82,8 @@ fn key_part(field: u32) -> RrdKeyPart {
     RrdKeyPart { field, length: 4, max_chars: 4, has_null_byte: 0, is_variable: 0, is_descending: 0, is_prefix: 0 }
 }
 
+static DEFAULT_RECORD: [u8; RECORD_BYTES] = [0; RECORD_BYTES];
+
 fn definition(fields: &[RrdField], parts: &[RrdKeyPart], options: &[RrdOption]) -> RrdTableDefinition {
     RrdTableDefinition {
         fields: fields.as_ptr(),
@@ -89,6 +91,7 @@ fn definition(fields: &[RrdField], parts: &[RrdKeyPart], options: &[RrdOption]) 
         key_parts: parts.as_ptr(),
         key_part_count: parts.len(),
         record_bytes: RECORD_BYTES,
+        default_record: DEFAULT_RECORD.as_ptr(),
         options: options.as_ptr(),
         option_count: options.len(),
     }
