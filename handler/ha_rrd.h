@@ -22,7 +22,7 @@ struct Rrd_table_closer
 class ha_rrd final : public handler
 {
 public:
-  ha_rrd(handlerton *hton, TABLE_SHARE *share) : handler(hton, share) { m_error.status= RRD_OK; }
+  ha_rrd(handlerton *hton, TABLE_SHARE *share) : handler(hton, share) { m_error= RrdError(); }
 
   /* What the engine can do. */
   Table_flags table_flags() const override;

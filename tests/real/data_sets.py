@@ -82,7 +82,7 @@ def airports():
     names = ("iata", "name", "city", "state", "country", "latitude", "longitude")
     columns = (
         "iata CHAR(4) NOT NULL PRIMARY KEY, name VARCHAR(60), city TEXT, state CHAR(2), country VARCHAR(40), "
-        "latitude DOUBLE, longitude DOUBLE, KEY (state, city(10))"
+        "latitude DOUBLE, longitude DOUBLE"
     )
     return DataSet("airports", columns, "iata", rows_of(read_csv("airports.csv"), *names))
 
