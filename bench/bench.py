@@ -211,7 +211,7 @@ def report(config, data, results):
     ratio = "RRD" in results and peer != "RRD"
 
     def line(name, cells, last=""):
-        print(f"{name:26}" + "".join(f"{cell:>13}" for cell in cells) + (f"{last:>16}" if ratio else ""))
+        print(f"{name:26}" + "".join(f"{cell:>13}" for cell in cells) + (f"{last:>19}" if ratio else ""))
 
     def versus(get, more_is_better):
         if not ratio:
