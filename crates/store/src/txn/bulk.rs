@@ -1,0 +1,228 @@
+//! Bulk statements of a transaction: rows are collected, handed to the worker, and checked at the end.
+//!
+//! What the worker does is in bulk.rs of the store.
+
+use super::Txn;
+use super::keys::{entry_of, refused_by};
+use crate::bulk::Bulk;
+use crate::cursor::{Cursor, Direction};
+use crate::error::{Error, Result};
+use crate::group::RowGroup;
+use crate::index::Index;
+use crate::limits;
+use crate::memtable::Key;
+use crate::merge::{Event, Merge};
+use crate::own::OnDuplicate;
+use crate::own::{OwnWrite, OwnWrites, PrivateSegment};
+use crate::snapshot::Snapshot;
+use crate::source::{Input, Source};
+use crate::table::{Table, find_in_segment};
+use std::sync::Arc;
+
+impl Txn {
+    /// Many inserts into this table follow, and no reads. Those with [`OnDuplicate::Fail`] may be checked late: a
+    /// duplicate is then reported by a later `insert` or by `end_bulk`. Not for ON DUPLICATE KEY UPDATE.
+    pub fn begin_bulk(&mut self, table: &Arc<Table>) {
+        let t = self.table_index(table);
+        self.tables[t].bulk.get_or_insert_with(Bulk::new);
+    }
+
+    /// Ends the bulk statement: all late checks are done.
+    pub fn end_bulk(&mut self, table: &Arc<Table>) -> Result<()> {
+        let t = self.table_index(table);
+        let Some(mut bulk) = self.tables[t].bulk.take() else { return Ok(()) };
+        if !bulk.has_worker() && bulk.run.bytes() < self.engine.tuning.bulk_min_bytes {
+            return bulk.run.rows_and_doubts().try_for_each(|(row, is_new)| match is_new {
+                true => self.insert_new(t, row, bulk.mode),
+                false => self.insert(table, row, bulk.mode),
+            });
+        }
+        self.send_run(t, &mut bulk)?;
+        let written = bulk.finish()?;
+        if bulk.needs_check {
+            self.check_bulk(t, &written.rows)?;
+        }
+        let indexes = self.tables[t].table.indexes();
+        for (number, (index, entries)) in indexes.iter().zip(&written.entries).enumerate() {
+            let i = self.table_index(&index.table);
+            if bulk.needs_check && index.def.unique {
+                self.check_bulk(i, entries).map_err(|error| refused_entry(error, index, number, &written.rows))?;
+            }
+        }
+        self.add_private(t, written.rows);
+        for (index, entries) in indexes.iter().zip(written.entries) {
+            let i = self.table_index(&index.table);
+            self.add_private(i, entries);
+        }
+        Ok(())
+    }
+
+    /// Inserts a row that is known to be new.
+    pub(super) fn insert_new(&mut self, t: usize, row: &[u8], mode: OnDuplicate) -> Result<()> {
+        let mut key = Key::new();
+        let layout = self.tables[t].layout.clone();
+        layout.push_key(row, &mut key);
+        self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent: Some(mode) })?;
+        let indexes = self.tables[t].table.indexes();
+        for index in indexes.iter() {
+            let (entry, key) = entry_of(index, &layout, row);
+            let i = self.table_index(&index.table);
+            self.write(i, key, OwnWrite { row: Some(entry.into()), expects_absent: Some(mode) })?;
+        }
+        Ok(())
+    }
+
+    /// Whether the row is behind the newest of its series, in the table and in each unique index.
+    pub(super) fn is_certainly_new(&mut self, t: usize, key: &[u8], row: &[u8]) -> Result<bool> {
+        let mut is_new = self.is_behind_newest(t, key)?;
+        let indexes = self.tables[t].table.indexes();
+        for index in indexes.iter().filter(|i| i.def.unique) {
+            let (_, entry_key) = entry_of(index, &self.tables[t].layout, row);
+            let i = self.table_index(&index.table);
+            is_new &= self.is_behind_newest(i, &entry_key)?;
+        }
+        Ok(is_new)
+    }
+
+    pub(super) fn insert_bulk(&mut self, t: usize, row: &[u8], is_new: bool, mode: OnDuplicate) -> Result<()> {
+        let Some(bulk) = &mut self.tables[t].bulk else { return Ok(()) };
+        bulk.mode = mode;
+        bulk.run.push(row, is_new);
+        bulk.needs_check |= !is_new;
+        if bulk.run.bytes() < self.engine.tuning.bulk_run_bytes {
+            return Ok(());
+        }
+        let Some(mut bulk) = self.tables[t].bulk.take() else { return Ok(()) };
+        self.send_run(t, &mut bulk)?;
+        self.tables[t].bulk = Some(bulk);
+        Ok(())
+    }
+
+    pub(super) fn send_run(&mut self, t: usize, bulk: &mut Bulk) -> Result<()> {
+        if !bulk.has_worker() {
+            // The write set counts as newer than private segments: what is in it must go before the new rows.
+            self.spill(t)?;
+            let indexes = self.tables[t].table.indexes();
+            for index in indexes.iter() {
+                let i = self.table_index(&index.table);
+                self.tables[i].check.get_or_insert_with(|| self.engine.take_snapshot());
+                self.spill(i)?;
+            }
+        }
+        let entry = &self.tables[t];
+        bulk.send_run(&self.engine, &entry.table, &entry.layout)
+    }
+
+    /// Looks for keys of a bulk statement that occur twice in it or exist already.
+    pub(super) fn check_bulk(&mut self, t: usize, written: &[PrivateSegment]) -> Result<()> {
+        let entry = &self.tables[t];
+        let sources = written
+            .iter()
+            .map(|p| {
+                let input = Input::Segment { segment: p.segment.clone(), base_seq: OwnWrites::private_seq(0) };
+                (
+                    Source::new(input, entry.layout.clone(), 0, Direction::Forward, None, true),
+                    Some(p.segment.meta().first_key.clone()),
+                )
+            })
+            .collect();
+        let mut new_rows = Merge::new(Direction::Forward, 0, None, sources)?;
+        let existing =
+            Cursor::new(entry.table.version(), entry.layout.clone(), Snapshot::latest(), Some(entry.own.clone()));
+        let mut existing = KeyWalk::new(existing)?;
+        while let Some(event) = new_rows.next(limits::GROUP_ROWS)? {
+            match event {
+                Event::Versions(versions) if versions.len() > 1 => {
+                    return Err(duplicate(&versions[0].group, versions[0].row));
+                }
+                Event::Versions(versions) => versions.iter().try_for_each(|v| existing.must_lack(&v.group, v.row))?,
+                Event::Run { group, first, rows } => {
+                    (first..first + rows).try_for_each(|row| existing.must_lack(&group, row))?
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A refusal of an entry of a bulk statement: the row that it belongs to is in one of the segments.
+pub(super) fn refused_entry(error: Error, index: &Index, number: usize, rows: &[PrivateSegment]) -> Error {
+    let Error::Duplicate { row: entry, .. } = &error else { return error };
+    let mut key = Vec::new();
+    index.push_base_key(entry, &mut key);
+    for private in rows {
+        if let Ok(Some(found)) = find_in_segment(&private.segment, 0, &private.layout, &key)
+            && let Some(place) = found.row
+        {
+            let mut row = Vec::new();
+            return match place.push_to(&mut row) {
+                Ok(()) => refused_by(error, number, &row),
+                Err(damage) => damage,
+            };
+        }
+    }
+    Error::Conflict
+}
+
+pub(super) fn duplicate(group: &RowGroup, row: usize) -> Error {
+    let (mut bytes, mut existing) = (Vec::new(), Vec::new());
+    match group.push_row(row, &mut bytes).and_then(|()| group.push_key(row, &mut existing)) {
+        Ok(()) => Error::Duplicate { index: 0, row: bytes, existing },
+        Err(error) => error,
+    }
+}
+
+/// Walks the keys of existing rows beside ascending keys that are looked for.
+pub(super) struct KeyWalk {
+    cursor: Cursor,
+    current: Option<Vec<u8>>,
+    span: Option<(crate::cursor::Span, u32)>,
+    scratch: Vec<u8>,
+}
+
+/// Steps after which the walk seeks instead.
+const STEPS_BEFORE_SEEK: usize = 32;
+
+impl KeyWalk {
+    fn new(mut cursor: Cursor) -> Result<KeyWalk> {
+        cursor.seek(None, true, Direction::Forward)?;
+        let mut walk = KeyWalk { cursor, current: None, span: None, scratch: Vec::new() };
+        walk.step()?;
+        Ok(walk)
+    }
+
+    fn step(&mut self) -> Result<()> {
+        if self.span.as_ref().is_none_or(|(span, at)| *at >= span.rows) {
+            self.span = self.cursor.next_span(limits::GROUP_ROWS)?.map(|span| (span, 0));
+        }
+        match &mut self.span {
+            None => self.current = None,
+            Some((span, at)) => {
+                let key = self.current.get_or_insert_default();
+                key.clear();
+                span.group.push_key(span.row(*at), key)?;
+                *at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Error if a row with the key of this one exists. Keys must ascend from call to call.
+    fn must_lack(&mut self, group: &Arc<RowGroup>, row: usize) -> Result<()> {
+        self.scratch.clear();
+        let mut key = std::mem::take(&mut self.scratch);
+        group.push_key(row, &mut key)?;
+        let mut steps = 0;
+        while self.current.as_ref().is_some_and(|c| *c < key) {
+            steps += 1;
+            if steps > STEPS_BEFORE_SEEK {
+                self.cursor.seek(Some(&key), true, Direction::Forward)?;
+                self.span = None;
+            }
+            self.step()?;
+        }
+        let exists = self.current.as_ref() == Some(&key);
+        self.scratch = key;
+        if exists { Err(duplicate(group, row)) } else { Ok(()) }
+    }
+}

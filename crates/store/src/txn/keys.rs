@@ -1,0 +1,221 @@
+//! Unique keys: is a key free for this transaction, and what do the indexes have to say?
+//!
+//! A key behind the newest of its series is free by construction; else the transaction's own writes and what is
+//! committed now are asked. commit.rs asks again.
+
+use super::{Txn, TxnTable};
+use crate::error::{Error, Result};
+use crate::index::Index;
+use crate::limits;
+use crate::memtable::Key;
+use crate::own::OnDuplicate;
+use crate::own::{OwnWrite, OwnWrites};
+use crate::row::RowLayout;
+use crate::table::{Table, find_in_segment};
+use hashbrown::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Txn {
+    /// Makes sure that a key is free. `None`: this transaction itself removed the row that was there.
+    pub(super) fn claim(&mut self, t: usize, key: &Key, row: &[u8], mode: OnDuplicate) -> Result<Option<OnDuplicate>> {
+        if mode == OnDuplicate::Update {
+            let table = self.tables[t].table.clone();
+            self.lock_key(&table, key, self.engine.lock_timeout_ms())?;
+        }
+        if self.is_behind_newest(t, key)? {
+            return Ok(Some(mode));
+        }
+        match own_version(&self.tables[t], key)? {
+            Some(found) if found.row.is_some() => Err(self.duplicate_in(&self.tables[t], row, key)),
+            Some(found) => Ok(found.expects_absent.and(Some(mode))),
+            None if self.is_committed(t, key)? => Err(self.duplicate_in(&self.tables[t], row, key)),
+            None => Ok(Some(mode)),
+        }
+    }
+
+    /// What has to be written to the indexes when `row` replaces `old_row`; unique entries that are new are claimed.
+    pub(super) fn claim_entries(
+        &mut self,
+        t: usize,
+        old_row: Option<&[u8]>,
+        row: &[u8],
+        mode: OnDuplicate,
+    ) -> Result<Vec<EntryWrite>> {
+        let layout = self.tables[t].layout.clone();
+        let indexes = self.tables[t].table.indexes();
+        let mut writes = Vec::new();
+        for (number, index) in indexes.iter().enumerate() {
+            let (entry, key) = entry_of(index, &layout, row);
+            let old = old_row.map(|old| entry_of(index, &layout, old));
+            if old.as_ref().is_some_and(|(old_entry, _)| *old_entry == entry) {
+                continue;
+            }
+            let i = self.table_index(&index.table);
+            let is_moved = old.as_ref().is_none_or(|(_, old_key)| *old_key != key);
+            let mut expects_absent = None;
+            if is_moved && index.def.unique {
+                expects_absent = self.claim(i, &key, &entry, mode).map_err(|error| refused_by(error, number, row))?;
+            } else if is_moved {
+                expects_absent = Some(mode);
+            }
+            if let Some((_, old_key)) = old.filter(|_| is_moved) {
+                writes.push(EntryWrite { table: i, key: old_key, row: None, expects_absent: None });
+            }
+            writes.push(EntryWrite { table: i, key, row: Some(entry.into()), expects_absent });
+        }
+        Ok(writes)
+    }
+
+    pub(super) fn write_entries(&mut self, entries: Vec<EntryWrite>) -> Result<()> {
+        for e in entries {
+            match e.expects_absent {
+                // A key that this transaction deleted before stays an overwrite.
+                Some(mode)
+                    if own_version(&self.tables[e.table], &e.key)?.is_none_or(|own| own.expects_absent.is_some()) =>
+                {
+                    self.write(e.table, e.key, OwnWrite { row: e.row, expects_absent: Some(mode) })?;
+                }
+                _ => self.overwrite(e.table, e.key, e.row)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest version of a row whose table has indexes: what their entries were made of.
+    pub(super) fn indexed_row(&mut self, table: &Arc<Table>, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        if table.indexes().is_empty() {
+            return Ok(None);
+        }
+        let mut row = Vec::new();
+        Ok(self.read_latest(table, key, &mut row)?.then_some(row))
+    }
+
+    /// The error for a row (or index entry) whose key is taken, in terms of the base table.
+    pub(crate) fn duplicate_in(&self, t: &TxnTable, row: &[u8], key: &[u8]) -> Error {
+        let existing = key.to_vec();
+        let Some(of) = t.layout.schema().index_of else {
+            return Error::Duplicate { index: 0, row: row.to_vec(), existing };
+        };
+        let base = self.tables.iter().find(|b| b.table.id.0 == of.table);
+        let place = base.and_then(|b| b.table.indexes().iter().position(|i| i.def.id == of.index).map(|n| (b, n)));
+        let Some((base, number)) = place else { return Error::Conflict };
+        let index = &base.table.indexes()[number];
+        let (mut refused_key, mut existing) = (Vec::new(), Vec::new());
+        index.push_base_key(row, &mut refused_key);
+        let there = own_version(t, key).ok().flatten().and_then(|own| own.row).filter(|own| own.as_slice() != row);
+        let there = there.or_else(|| {
+            let mut bytes = Vec::new();
+            let found = t.table.find(key, 0).ok().flatten()?.row?;
+            found.push_to(&mut bytes).ok().map(|()| bytes)
+        });
+        if let Some(entry) = there {
+            index.push_base_key(&entry, &mut existing);
+        }
+        let refused = own_version(base, &refused_key).ok().flatten().and_then(|own| own.row);
+        Error::Duplicate { index: number as u32 + 1, row: refused.unwrap_or_default(), existing }
+    }
+
+    /// Whether the key is behind the newest of its series, so that it cannot exist; then it is the newest.
+    pub(super) fn is_behind_newest(&mut self, t: usize, key: &[u8]) -> Result<bool> {
+        let engine = &self.engine;
+        let entry = &mut self.tables[t];
+        entry.check.get_or_insert_with(|| engine.take_snapshot());
+        let split = entry.layout.series_len(key);
+        let (series, rest) = key.split_at(split);
+        let seen_seq = entry.table.last_commit_seq.load(Ordering::Acquire);
+        let known = entry.newest.get_mut(series);
+        if let (Some(newest), true) = (known, seen_seq == entry.newest_seq) {
+            let behind = rest > newest.as_slice();
+            if behind {
+                newest.clear();
+                newest.extend_from_slice(rest);
+            }
+            return Ok(behind);
+        }
+        self.look_up_newest(t, series, rest, seen_seq)
+    }
+
+    /// [`Txn::is_behind_newest`] for a series that was not met before, or after others committed.
+    pub(super) fn look_up_newest(&mut self, t: usize, series: &[u8], rest: &[u8], seen_seq: u64) -> Result<bool> {
+        let entry = &mut self.tables[t];
+        if entry.newest.is_empty() {
+            entry.newest_seq = seen_seq;
+        }
+        if entry.newest.len() >= limits::NEWEST_ENTRIES {
+            entry.newest = HashMap::new();
+            entry.newest_lost = true;
+        }
+        let mut newest = entry.newest.get(series).cloned().unwrap_or_default();
+        entry.table.newest_of(&entry.layout, series, |committed| {
+            if committed > newest.as_slice() {
+                newest = Key::from_slice(committed);
+            }
+        })?;
+        let behind = rest > newest.as_slice();
+        if entry.newest_lost {
+            return Ok(false);
+        }
+        let bound = if behind { Key::from_slice(rest) } else { newest };
+        entry.newest.insert(Key::from_slice(series), bound);
+        Ok(behind)
+    }
+
+    /// Whether a row with this key is committed now.
+    pub(super) fn is_committed(&self, t: usize, key: &[u8]) -> Result<bool> {
+        Ok(self.tables[t].table.find(key, 0)?.is_some_and(|f| f.row.is_some()))
+    }
+}
+
+/// A change of an index that goes with a change of a row.
+pub(super) struct EntryWrite {
+    pub table: usize,
+    pub key: Key,
+    pub row: Option<Box<[u8]>>,
+    pub expects_absent: Option<OnDuplicate>,
+}
+
+/// The entry of a row in an index, and its key.
+pub(super) fn entry_of(index: &Index, layout: &RowLayout, row: &[u8]) -> (Vec<u8>, Key) {
+    let mut entry = Vec::new();
+    index.push_entry(layout, row, &mut entry);
+    let mut key = Key::new();
+    index.table.layout().push_key(&entry, &mut key);
+    (entry, key)
+}
+
+/// A refusal by the `number`-th index, with the row that was refused.
+pub(super) fn refused_by(error: Error, number: usize, row: &[u8]) -> Error {
+    match error {
+        Error::Duplicate { existing, .. } => Error::Duplicate { index: number as u32 + 1, row: row.to_vec(), existing },
+        other => other,
+    }
+}
+
+/// What the transaction itself wrote for a key.
+pub(super) struct OwnFound {
+    /// `None`: it deleted the row.
+    pub row: Option<Vec<u8>>,
+    pub expects_absent: Option<OnDuplicate>,
+}
+
+pub(super) fn own_version(entry: &TxnTable, key: &[u8]) -> Result<Option<OwnFound>> {
+    let own = entry.own.read();
+    if let Some(write) = own.map.get(key) {
+        return Ok(Some(OwnFound {
+            row: write.row.as_ref().map(|r| r.to_vec()),
+            expects_absent: write.expects_absent,
+        }));
+    }
+    for private in own.private.iter().rev() {
+        let Some(found) = find_in_segment(&private.segment, OwnWrites::private_seq(0), &entry.layout, key)? else {
+            continue;
+        };
+        let mut row = None;
+        if let Some(place) = found.row {
+            place.push_to(row.get_or_insert_default())?;
+        }
+        return Ok(Some(OwnFound { row, expects_absent: private.expects_absent }));
+    }
+    Ok(None)
+}

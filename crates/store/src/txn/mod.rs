@@ -1,0 +1,403 @@
+//! A transaction: its snapshot, its write sets, savepoints, and the checks of unique keys.
+//!
+//! Nothing that it writes is seen by others, or logged, before `commit` (commit.rs). Inserts check their key against
+//! what is committed now, whatever the snapshot, and again at commit if somebody else committed in between.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+
+use crate::bulk::Bulk;
+use crate::cursor::Cursor;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::memtable::Key;
+pub use crate::own::OnDuplicate;
+use crate::own::{OwnWrite, OwnWrites};
+use crate::row::RowLayout;
+use crate::snapshot::Snapshot;
+use crate::table::Table;
+
+mod bulk;
+mod keys;
+mod spill;
+
+use keys::{entry_of, own_version};
+
+/// What a transaction's reads see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// Each statement sees what was committed when it began.
+    ReadCommitted,
+    /// All statements see what was committed at the first read.
+    RepeatableRead,
+}
+
+/// A transaction: one connection's open work. Dropping it rolls back.
+pub struct Txn {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) id: u64,
+    isolation: Isolation,
+    snapshot: Option<Arc<Snapshot>>,
+    pub(crate) tables: Vec<TxnTable>,
+    savepoints: Vec<Savepoint>,
+    undo: Vec<Undo>,
+    next_savepoint: u64,
+    pub(crate) holds_locks: bool,
+    /// Set once it is prepared: the engine keeps its writes under this id.
+    prepared: Option<Vec<u8>>,
+    /// An error took part of the write set: only a rollback is left.
+    doomed: bool,
+}
+
+/// A transaction's work on one table.
+pub(crate) struct TxnTable {
+    pub table: Arc<Table>,
+    pub layout: Arc<RowLayout>,
+    pub own: Arc<RwLock<OwnWrites>>,
+    /// What was committed when the first key was checked; held so that merges keep newer sequence numbers.
+    pub check: Option<Arc<Snapshot>>,
+    /// Largest rest of the key for each series, committed rows and own ones.
+    newest: HashMap<Key, Key>,
+    /// The table's newest commit when the map was begun: after a later one its entries have to be looked up anew.
+    newest_seq: u64,
+    /// The map was emptied: own rows may be missing in it.
+    newest_lost: bool,
+    bulk: Option<Bulk>,
+}
+
+impl TxnTable {
+    /// The newest key of each series that was written to, if all are known.
+    pub fn take_newest(&mut self) -> Option<HashMap<Key, Key>> {
+        (!self.newest_lost).then(|| std::mem::take(&mut self.newest))
+    }
+}
+
+struct Savepoint {
+    id: u64,
+    undo_len: usize,
+}
+
+/// How to take a step back.
+enum Undo {
+    /// Put back what the write set had for the key.
+    Write { table: usize, key: Key, previous: Option<OwnWrite> },
+    /// Drop private segments behind the first `count`.
+    Private { table: usize, count: usize },
+}
+
+impl Txn {
+    pub(crate) fn new(engine: Arc<Engine>, id: u64) -> Txn {
+        Txn {
+            engine,
+            id,
+            isolation: Isolation::RepeatableRead,
+            snapshot: None,
+            tables: Vec::new(),
+            savepoints: Vec::new(),
+            undo: Vec::new(),
+            next_savepoint: 1,
+            holds_locks: false,
+            prepared: None,
+            doomed: false,
+        }
+    }
+
+    /// Sets what reads see; before the first read.
+    pub fn set_isolation(&mut self, isolation: Isolation) {
+        self.isolation = isolation;
+    }
+
+    /// Takes the snapshot now (START TRANSACTION WITH CONSISTENT SNAPSHOT).
+    pub fn take_snapshot(&mut self) {
+        self.snapshot();
+    }
+
+    /// Begins a statement: under READ COMMITTED its reads see what is committed now.
+    pub fn start_statement(&mut self) {
+        if self.isolation == Isolation::ReadCommitted {
+            self.snapshot = None;
+        }
+    }
+
+    fn snapshot(&mut self) -> Arc<Snapshot> {
+        let engine = &self.engine;
+        self.snapshot.get_or_insert_with(|| engine.take_snapshot()).clone()
+    }
+
+    /// Marks a place to roll back to: explicit savepoints, and the start of each statement in a transaction.
+    pub fn savepoint(&mut self) -> u64 {
+        let id = self.next_savepoint;
+        self.next_savepoint += 1;
+        self.savepoints.push(Savepoint { id, undo_len: self.undo.len() });
+        id
+    }
+
+    /// Undoes everything after the mark; the mark stays, later marks are gone.
+    pub fn rollback_to(&mut self, savepoint: u64) -> Result<()> {
+        let Some(at) = self.savepoints.iter().position(|s| s.id == savepoint) else {
+            return Err(Error::InvalidInput("the savepoint does not exist".into()));
+        };
+        self.savepoints.truncate(at + 1);
+        for t in &mut self.tables {
+            if let Some(mut bulk) = t.bulk.take() {
+                drop(bulk.finish());
+            }
+        }
+        let undo_len = self.savepoints[at].undo_len;
+        while self.undo.len() > undo_len {
+            match self.undo.pop() {
+                Some(Undo::Write { table, key, previous }) => {
+                    let mut own = self.tables[table].own.write();
+                    match previous {
+                        Some(write) => drop(own.put(key, write)),
+                        None => drop(own.remove(&key)),
+                    }
+                }
+                Some(Undo::Private { table, count }) => {
+                    let mut own = self.tables[table].own.write();
+                    own.private.truncate(count);
+                    own.generation += 1;
+                }
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the mark, keeps the work and later marks.
+    pub fn release(&mut self, savepoint: u64) {
+        if let Some(at) = self.savepoints.iter().position(|s| s.id == savepoint) {
+            self.savepoints.remove(at);
+        }
+        if self.savepoints.is_empty() {
+            self.undo.clear();
+        }
+    }
+
+    /// Inserts a row in row format; [`Error::Duplicate`] if its key exists (nothing is changed then).
+    pub fn insert(&mut self, table: &Arc<Table>, row: &[u8], mode: OnDuplicate) -> Result<()> {
+        self.engine.check_writable()?;
+        if row.len() > limits::MAX_ROW_BYTES {
+            return Err(Error::LimitExceeded { what: "the size of a row".into(), limit: limits::MAX_ROW_BYTES as u64 });
+        }
+        let t = self.table_index(table);
+        table.note_auto_increment(&self.tables[t].layout, row);
+        let mut key = Key::new();
+        self.tables[t].layout.push_key(row, &mut key);
+        if self.tables[t].bulk.is_some() {
+            let is_new = self.is_certainly_new(t, &key, row)?;
+            if is_new || mode == OnDuplicate::Fail {
+                return self.insert_bulk(t, row, is_new, mode);
+            }
+            // The answer is wanted now: from here on the statement goes row by row.
+            self.end_bulk(table)?;
+        }
+        let expects_absent = self.claim(t, &key, row, mode)?;
+        let entries = self.claim_entries(t, None, row, mode)?;
+        self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent })?;
+        self.write_entries(entries)
+    }
+
+    /// Replaces the row with sort key `old_key` by `row`, whose key may differ (then it must be free).
+    pub fn update(&mut self, table: &Arc<Table>, old_key: &[u8], row: &[u8]) -> Result<()> {
+        self.engine.check_writable()?;
+        let t = self.table_index(table);
+        table.note_auto_increment(&self.tables[t].layout, row);
+        let mut key = Key::new();
+        self.tables[t].layout.push_key(row, &mut key);
+        let old_row = self.indexed_row(table, old_key)?;
+        if key.as_slice() == old_key {
+            let entries = self.claim_entries(t, old_row.as_deref(), row, OnDuplicate::Fail)?;
+            self.overwrite(t, key, Some(row.into()))?;
+            return self.write_entries(entries);
+        }
+        let expects_absent = self.claim(t, &key, row, OnDuplicate::Fail)?;
+        let entries = self.claim_entries(t, old_row.as_deref(), row, OnDuplicate::Fail)?;
+        self.overwrite(t, Key::from_slice(old_key), None)?;
+        self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent })?;
+        self.write_entries(entries)
+    }
+
+    /// Removes the row with this sort key.
+    pub fn delete(&mut self, table: &Arc<Table>, key: &[u8]) -> Result<()> {
+        self.engine.check_writable()?;
+        let t = self.table_index(table);
+        if let Some(old_row) = self.indexed_row(table, key)? {
+            for index in table.indexes().iter() {
+                let (_, entry_key) = entry_of(index, &self.tables[t].layout, &old_row);
+                let i = self.table_index(&index.table);
+                self.overwrite(i, entry_key, None)?;
+            }
+        }
+        self.overwrite(t, Key::from_slice(key), None)
+    }
+
+    /// A cursor over the table in key order that sees this transaction's snapshot and own writes.
+    pub fn cursor(&mut self, table: &Arc<Table>) -> Result<Cursor> {
+        let t = self.table_index(table);
+        // A trigger reads what its statement has inserted so far.
+        self.end_bulk(table)?;
+        let snapshot = self.snapshot();
+        let entry = &self.tables[t];
+        Ok(Cursor::new(entry.table.version(), entry.layout.clone(), snapshot, Some(entry.own.clone())))
+    }
+
+    /// A cursor for locking reads: it sees what is committed now, whatever the snapshot of the transaction. Rows may
+    /// still change until they are locked: see [`Txn::read_latest`].
+    pub fn locking_cursor(&mut self, table: &Arc<Table>) -> Result<Cursor> {
+        self.end_bulk(table)?;
+        let t = self.table_index(table);
+        let entry = &self.tables[t];
+        let now = self.engine.take_snapshot();
+        Ok(Cursor::new(entry.table.version(), entry.layout.clone(), now, Some(entry.own.clone())))
+    }
+
+    /// A cursor over the table in the order of its `number`-th secondary index. Keys for `seek` and bounds are
+    /// those of the index; spans hold rows of the table.
+    pub fn index_cursor(&mut self, table: &Arc<Table>, number: usize) -> Result<Cursor> {
+        let rows = self.cursor(table)?;
+        let Some(index) = table.indexes().get(number).cloned() else {
+            return Err(Error::InvalidInput(format!("table '{}' has no index {number}", table.name())));
+        };
+        let entries = self.cursor(&index.table)?;
+        Ok(entries.leading_to(rows, index))
+    }
+
+    /// Takes the row lock of `key` (waits up to `timeout_ms`); afterwards [`Txn::read_latest`] says what it is.
+    pub fn lock_row(&mut self, table: &Arc<Table>, key: &[u8], timeout_ms: u64) -> Result<()> {
+        self.lock_key(table, key, timeout_ms)
+    }
+
+    fn lock_key(&mut self, table: &Arc<Table>, key: &[u8], timeout_ms: u64) -> Result<()> {
+        self.holds_locks = true;
+        self.engine.locks.lock(self.id, table.id, key, Duration::from_millis(timeout_ms), &|| false)
+    }
+
+    /// The newest committed (or own) version of a row in row format, regardless of the snapshot; false if none.
+    pub fn read_latest(&mut self, table: &Arc<Table>, key: &[u8], row: &mut Vec<u8>) -> Result<bool> {
+        let t = self.table_index(table);
+        let entry = &self.tables[t];
+        if let Some(found) = own_version(entry, key)? {
+            row.extend_from_slice(found.row.as_deref().unwrap_or_default());
+            return Ok(found.row.is_some());
+        }
+        match entry.table.find(key, 0)?.and_then(|f| f.row) {
+            Some(found) => found.push_to(row).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Refuses work after an error that took part of the write set.
+    pub(crate) fn check_not_doomed(&self) -> Result<()> {
+        if self.doomed {
+            return Err(Error::InvalidInput(
+                "part of the transaction was lost to an earlier error; it can only be rolled back".into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether only a rollback is left after an error.
+    pub fn is_doomed(&self) -> bool {
+        self.doomed
+    }
+
+    /// Whether there is anything to commit.
+    pub fn has_writes(&self) -> bool {
+        self.prepared.is_some() || self.tables.iter().any(|t| t.bulk.is_some() || !t.own.read().is_empty())
+    }
+
+    /// Undoes everything. The transaction can be used anew.
+    pub fn rollback(&mut self) {
+        if let Some(xid) = self.prepared.take()
+            && let Err(error) = self.engine.rollback_prepared(&xid)
+        {
+            // It stays prepared in the log, and the coordinator is asked again after a restart.
+            self.engine.poison(&format!("a prepared transaction could not be rolled back: {error}"));
+        }
+        for t in &mut self.tables {
+            if let Some(mut bulk) = t.bulk.take() {
+                drop(bulk.finish());
+            }
+        }
+        self.reset();
+    }
+
+    /// Forgets all state after a commit or rollback.
+    pub(crate) fn reset(&mut self) {
+        self.snapshot = None;
+        self.tables.clear();
+        self.savepoints.clear();
+        self.undo.clear();
+        self.doomed = false;
+        self.prepared = None;
+        if std::mem::take(&mut self.holds_locks) {
+            self.engine.locks.release_all(self.id);
+        }
+    }
+
+    fn table_index(&mut self, table: &Arc<Table>) -> usize {
+        if let Some(t) = self.tables.iter().position(|t| Arc::ptr_eq(&t.table, table)) {
+            return t;
+        }
+        self.tables.push(TxnTable {
+            layout: table.layout(),
+            table: table.clone(),
+            own: Arc::new(RwLock::new(OwnWrites::default())),
+            check: None,
+            newest: HashMap::new(),
+            newest_seq: 0,
+            newest_lost: false,
+            bulk: None,
+        });
+        self.tables.len() - 1
+    }
+
+    /// Writes over whatever there is: an existing row that was read (and locked) before. A row that the transaction
+    /// itself inserted stays an insert.
+    fn overwrite(&mut self, t: usize, key: Key, row: Option<Box<[u8]>>) -> Result<()> {
+        let expects_absent = own_version(&self.tables[t], &key)?.and_then(|found| found.expects_absent);
+        self.write(t, key, OwnWrite { row, expects_absent })
+    }
+
+    fn write(&mut self, t: usize, key: Key, write: OwnWrite) -> Result<()> {
+        let keep_undo = !self.savepoints.is_empty();
+        let undo_key = keep_undo.then(|| key.clone());
+        let (previous, bytes) = {
+            let mut own = self.tables[t].own.write();
+            let previous = own.put(key, write);
+            (previous, own.bytes)
+        };
+        if let Some(key) = undo_key {
+            self.undo.push(Undo::Write { table: t, key, previous });
+        }
+        if bytes > self.engine.tuning.txn_spill_bytes { self.spill(t) } else { self.check_not_doomed() }
+    }
+}
+
+impl Txn {
+    /// The id that it is prepared under.
+    pub(crate) fn prepared_xid(&self) -> Option<Vec<u8>> {
+        self.prepared.clone()
+    }
+
+    /// Hands the writes and locks over to the engine's list of prepared transactions.
+    pub(crate) fn detach_prepared(&mut self, xid: &[u8]) {
+        self.tables.clear();
+        self.snapshot = None;
+        self.holds_locks = false;
+        self.prepared = Some(xid.to_vec());
+    }
+}
+
+impl Drop for Txn {
+    fn drop(&mut self) {
+        // A prepared transaction outlives its connection.
+        self.prepared = None;
+        self.rollback();
+    }
+}

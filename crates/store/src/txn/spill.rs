@@ -1,0 +1,134 @@
+//! Large transactions: write sets move to private segments, in a way that can still be rolled back.
+
+use super::{Txn, Undo};
+use crate::error::Result;
+use crate::memtable::Key;
+use crate::own::OnDuplicate;
+use crate::own::{OwnWrite, PrivateSegment};
+
+impl Txn {
+    /// Before a commit: there is no way back, and rows that were inserted and deleted again never were.
+    pub(crate) fn forget_undone(&mut self) {
+        self.savepoints.clear();
+        self.undo.clear();
+        for t in &self.tables {
+            let mut own = t.own.write();
+            if own.private.is_empty() {
+                own.map.retain(|_, w| w.row.is_some() || w.expects_absent.is_none());
+            }
+        }
+    }
+
+    pub(super) fn add_private(&mut self, t: usize, segments: Vec<PrivateSegment>) {
+        if segments.is_empty() {
+            return;
+        }
+        let mut own = self.tables[t].own.write();
+        if !self.savepoints.is_empty() {
+            self.undo.push(Undo::Private { table: t, count: own.private.len() });
+        }
+        own.private.extend(segments);
+        own.generation += 1;
+    }
+
+    /// Moves the write set of a table to private segments, one part for each open savepoint, so that each can
+    /// still be rolled back.
+    pub(crate) fn spill(&mut self, t: usize) -> Result<()> {
+        let result = self.spill_parts(t);
+        self.doomed |= result.is_err();
+        result
+    }
+
+    pub(super) fn spill_parts(&mut self, t: usize) -> Result<()> {
+        let mut map = std::mem::take(&mut self.tables[t].own.write().map);
+        if map.is_empty() {
+            return Ok(());
+        }
+        // Newest part first: what was written after each savepoint, then the state before it is restored.
+        let mut parts: Vec<std::collections::BTreeMap<Key, OwnWrite>> = Vec::new();
+        let mut kept: Vec<Vec<Undo>> = Vec::new();
+        for savepoint in self.savepoints.iter().rev() {
+            let mut part = std::collections::BTreeMap::new();
+            let mut others = Vec::new();
+            for undo in self.undo.drain(savepoint.undo_len..).rev() {
+                match undo {
+                    Undo::Write { table, key, previous } if table == t => {
+                        let now = map.remove(&key);
+                        if let (Some(now), false) = (now, part.contains_key(&key)) {
+                            part.insert(key.clone(), now);
+                        }
+                        if let Some(previous) = previous {
+                            map.insert(key, previous);
+                        }
+                    }
+                    other => others.push(other),
+                }
+            }
+            others.reverse();
+            parts.push(part);
+            kept.push(others);
+        }
+        // Oldest first again: segments in order of age, markers where the writes were.
+        let base = self.write_part(t, map)?;
+        self.tables[t].own.write().private.extend(base);
+        for (savepoint, (part, others)) in parts.into_iter().zip(kept).rev().enumerate() {
+            self.savepoints[savepoint].undo_len = self.undo.len();
+            let count = self.tables[t].own.read().private.len();
+            let written = self.write_part(t, part)?;
+            // Markers of other private segments of this table have lower counts and so are undone after this one.
+            self.undo.extend(others);
+            if !written.is_empty() {
+                self.undo.push(Undo::Private { table: t, count });
+                self.tables[t].own.write().private.extend(written);
+            }
+        }
+        let mut own = self.tables[t].own.write();
+        own.bytes = 0;
+        own.generation += 1;
+        Ok(())
+    }
+
+    /// Writes a part of a write set to private segments: updates and inserts apart, as they are checked differently.
+    pub(super) fn write_part(
+        &self,
+        t: usize,
+        part: std::collections::BTreeMap<Key, OwnWrite>,
+    ) -> Result<Vec<PrivateSegment>> {
+        let entry = &self.tables[t];
+        let mut written = Vec::new();
+        let modes = [
+            None,
+            Some(OnDuplicate::Fail),
+            Some(OnDuplicate::Ignore),
+            Some(OnDuplicate::Replace),
+            Some(OnDuplicate::Update),
+        ];
+        for mode in modes {
+            let mut tombstone_rows = Vec::new();
+            let mut places = Vec::new();
+            for (key, write) in part.iter().filter(|(_, w)| w.expects_absent == mode) {
+                if write.row.is_none() {
+                    places.push(tombstone_rows.len());
+                    entry.layout.push_key_row(key, &mut tombstone_rows);
+                }
+            }
+            places.push(tombstone_rows.len());
+            let mut tombstones = places.windows(2).map(|w| &tombstone_rows[w[0]..w[1]]);
+            let rows: Vec<_> = part
+                .values()
+                .filter(|w| w.expects_absent == mode)
+                .filter_map(|w| match &w.row {
+                    Some(row) => Some(crate::write_out::OutRow { row, seq: 0, tombstone: false }),
+                    None => tombstones.next().map(|row| crate::write_out::OutRow { row, seq: 0, tombstone: true }),
+                })
+                .collect();
+            written.extend(self.engine.write_private(&entry.table, &entry.layout, &rows, mode)?);
+        }
+        Ok(written)
+    }
+
+    /// Spills every table, so that a commit with private segments is one manifest edit.
+    pub(crate) fn spill_all(&mut self) -> Result<()> {
+        (0..self.tables.len()).try_for_each(|t| self.spill(t))
+    }
+}
