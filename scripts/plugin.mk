@@ -7,7 +7,7 @@ include build/env
 
 objects := $(patsubst handler/%.cc,build/handler/%.o,$(wildcard handler/*.cc))
 $(if $(objects),,$(error handler/ has no .cc file))
-library := build/cargo/release/librrd_ffi.a
+library := build/cargo/$(RRD_PROFILE)/librrd_ffi.a
 headers := $(RRD_SOURCE)/include $(RRD_SOURCE)/sql $(RRD_SOURCE)/wsrep-lib/include \
 	$(RRD_SOURCE)/wsrep-lib/wsrep-API/v26 $(RRD_SOURCE_BUILD)/include $(RRD_SOURCE_BUILD)/sql
 
