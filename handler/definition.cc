@@ -1,7 +1,7 @@
 /*
   All that is known here of MariaDB's column types: how each lies in a record.
 
-  Generated columns that are not stored have no place in the store. BIT comes as bytes, since the engine does
+  Generated columns that are not stored have no place in the store, unless a key is made of them. BIT comes as bytes, since the engine does
   not claim HA_CAN_BIT_FIELD. UUID, INET4 and INET6 are fixed byte strings whose bytes in the record compare as
   the type does.
 */
@@ -12,7 +12,7 @@
 #include "options.h"
 
 static_assert(sizeof(RrdText) == 16 && sizeof(RrdOption) == 32 && sizeof(RrdField) == 128 &&
-              sizeof(RrdKeyPart) == 16 && sizeof(RrdTableDefinition) == 64,
+              sizeof(RrdKeyPart) == 16 && sizeof(RrdIndex) == 40 && sizeof(RrdTableDefinition) == 80,
               "structs differ from the store's");
 
 struct Layout
@@ -86,15 +86,30 @@ static Layout layout_of(const Field *field)
   }
 }
 
+bool rrd_is_stored(const Field *field)
+{
+  return field->stored_in_db() || field->flags & PART_KEY_FLAG || !field->part_of_key_not_clustered.is_clear_all();
+}
+
+bool rrd_is_read_from_index(const KEY_PART_INFO *part)
+{
+  const Layout layout= layout_of(part->field);
+  return layout.known && (layout.kind == RRD_KIND_INTEGER || layout.kind == RRD_KIND_BIG_ENDIAN) &&
+    !part->null_bit && !(part->key_part_flag & (HA_PART_KEY_SEG | HA_REVERSE_SORT));
+}
+
 Rrd_definition::Rrd_definition(const TABLE *table, ulonglong max_rows)
   : m_options(rrd_options_of(table->s)), m_record_bytes(table->s->reclength),
     m_default_record(table->s->default_values)
 {
   for (Field **field= table->field; *field; field++)
-    if ((*field)->stored_in_db())
+    if (rrd_is_stored(*field))
       add_field(table, *field);
-  if (table->s->primary_key != MAX_KEY)
-    add_key(table);
+  for (uint i= 0; i < table->s->keys; i++)
+    if (i == table->s->primary_key)
+      m_key_parts= key_parts(table->key_info + i);
+    else
+      add_index(table->key_info + i);
   if (max_rows)
   {
     m_max_rows= std::to_string(max_rows);
@@ -130,9 +145,9 @@ void Rrd_definition::add_field(const TABLE *table, const Field *field)
   m_field_options.push_back(rrd_options_of(field));
 }
 
-void Rrd_definition::add_key(const TABLE *table)
+std::vector<RrdKeyPart> Rrd_definition::key_parts(const KEY *key) const
 {
-  const KEY *key= table->key_info + table->s->primary_key;
+  std::vector<RrdKeyPart> parts;
   for (uint i= 0; i < key->user_defined_key_parts; i++)
   {
     const KEY_PART_INFO *part= key->key_part + i;
@@ -147,8 +162,18 @@ void Rrd_definition::add_key(const TABLE *table)
     raw.has_null_byte= part->null_bit != 0;
     raw.is_variable= (part->key_part_flag & (HA_BLOB_PART | HA_VAR_LENGTH_PART)) != 0;
     raw.is_descending= (part->key_part_flag & HA_REVERSE_SORT) != 0;
-    m_key_parts.push_back(raw);
+    parts.push_back(raw);
   }
+  return parts;
+}
+
+void Rrd_definition::add_index(const KEY *key)
+{
+  RrdIndex raw= {};
+  raw.name= rrd_text(key->name.str, key->name.length);
+  raw.is_unique= (key->flags & HA_NOSAME) != 0;
+  m_indexes.push_back(raw);
+  m_index_parts.push_back(key_parts(key));
 }
 
 RrdTableDefinition Rrd_definition::raw() const
@@ -159,8 +184,14 @@ RrdTableDefinition Rrd_definition::raw() const
     fields[i].options= m_field_options[i].data();
     fields[i].option_count= m_field_options[i].size();
   }
-  return {m_fields.data(), m_fields.size(), m_key_parts.data(), m_key_parts.size(), m_record_bytes,
-          m_default_record,
+  auto &indexes= const_cast<std::vector<RrdIndex> &>(m_indexes);
+  for (size_t i= 0; i < indexes.size(); i++)
+  {
+    indexes[i].parts= m_index_parts[i].data();
+    indexes[i].part_count= m_index_parts[i].size();
+  }
+  return {m_fields.data(), m_fields.size(), m_key_parts.data(), m_key_parts.size(), m_indexes.data(),
+          m_indexes.size(), m_record_bytes, m_default_record,
           m_options.data(), m_options.size()};
 }
 

@@ -16,16 +16,30 @@ handler::Table_flags ha_rrd::table_flags() const
     HA_REC_NOT_IN_SEQ | HA_PARTIAL_COLUMN_READ | HA_TABLE_SCAN_ON_INDEX | HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS |
     HA_PRIMARY_KEY_IN_READ_INDEX | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION | HA_CAN_SQL_HANDLER |
     HA_CAN_VIRTUAL_COLUMNS | HA_CAN_ONLINE_BACKUPS | HA_ONLINE_ANALYZE | HA_CONCURRENT_OPTIMIZE |
-    HA_DUPLICATE_POS | HA_BINLOG_ROW_CAPABLE;
+    HA_DUPLICATE_POS | HA_AUTO_PART_KEY | HA_BINLOG_ROW_CAPABLE;
   /* Statements logged as text must see on the replica what they saw here, which READ COMMITTED does not give. */
   THD *thd= ha_thd();
   return thd && thd_tx_isolation(thd) <= ISO_READ_COMMITTED ? flags : flags | HA_BINLOG_STMT_CAPABLE;
 }
 
-ulong ha_rrd::index_flags(uint index, uint, bool) const
+ulong ha_rrd::index_flags(uint index, uint part, bool all_parts) const
 {
-  const ulong flags= HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE | HA_KEYREAD_ONLY;
-  return index == table_share->primary_key ? flags | HA_CLUSTERED_INDEX : flags;
+  const ulong flags= HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE;
+  if (index == table_share->primary_key)
+    return flags | HA_KEYREAD_ONLY | HA_CLUSTERED_INDEX;
+  const KEY *key= table_share->key_info + index;
+  bool is_readable= true;
+  for (uint i= all_parts ? 0 : part; i <= part && i < key->user_defined_key_parts; i++)
+    is_readable&= rrd_is_read_from_index(key->key_part + i);
+  return is_readable ? flags | HA_KEYREAD_ONLY : flags;
+}
+
+/* The number by which the store knows a key that is not the clustering key: its place among those. */
+uint32_t ha_rrd::secondary(uint index) const
+{
+  if (index == MAX_KEY || index == table_share->primary_key)
+    return RRD_CLUSTERING_KEY;
+  return index > table_share->primary_key ? index - 1 : index;
 }
 
 /* Columns are known to the store by name, so whatever touches them is a copy for now. */

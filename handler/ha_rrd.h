@@ -87,6 +87,9 @@ public:
   int delete_row(const uchar *record) override;
   void start_bulk_insert(ha_rows rows, uint flags) override;
   int end_bulk_insert() override;
+  void get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
+                          ulonglong *reserved) override;
+  int reset_auto_increment(ulonglong value) override;
 
 private:
   static const uint max_key_bytes= 3072;
@@ -96,10 +99,11 @@ private:
   bool has_key() const { return table_share->primary_key != MAX_KEY; }
   const KEY *key() const { return table->key_info + table_share->primary_key; }
   int result(int status);
+  uint32_t secondary(uint index) const;
   int duplicate(int status, uchar *record, bool is_found_late);
   RrdInsert insert_mode() const;
   int choose_columns();
-  int open_scan();
+  int open_scan(uint index= MAX_KEY);
   int seek(RrdSeek where, const uchar *key= nullptr, uint bytes= 0);
   int step(bool backward, uchar *record);
   int enter_statement(THD *thd, bool is_locking);
@@ -109,6 +113,8 @@ private:
   RrdError m_error;
   /* Numbers of the stored fields, and those that the current scan reads. */
   std::vector<uint32_t> m_stored, m_chosen;
+  /* Where the row in the way of a duplicate is read to. */
+  std::vector<uchar> m_other_record;
   /* The end of the range that read_range_first() asked for. */
   const key_range *m_range_end= nullptr;
   uint m_duplicate_key= MAX_KEY;

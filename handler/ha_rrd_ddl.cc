@@ -17,12 +17,6 @@ static int refuse(const char *text)
 /* Whether the definition asks for something that the engine does not do (yet). */
 static int refuse_unsupported(const TABLE *form)
 {
-  if (form->found_next_number_field)
-    return refuse("AUTO_INCREMENT columns are not available yet in this version");
-  for (uint i= 0; i < form->s->keys; i++)
-    if (i != form->s->primary_key)
-      return refuse("keys other than the primary key are not available yet in this version "
-                    "(the first UNIQUE key of NOT NULL columns serves as one)");
   if (form->s->primary_key == MAX_KEY)
     return 0;
   const KEY *key= form->key_info + form->s->primary_key;
@@ -44,6 +38,8 @@ int ha_rrd::create(const char *name, TABLE *form, HA_CREATE_INFO *info)
   const RrdTableDefinition raw= definition.raw();
   const std::string table_name= rrd_table_name(name);
   int status= rrd_table_create(rrd_engine, rrd_text(table_name), &raw, &m_error);
+  if (status == RRD_OK && info->auto_increment_value > 1)
+    status= rrd_auto_increment_set(rrd_engine, rrd_text(table_name), info->auto_increment_value, &m_error);
   if (status == RRD_OK)
     return 0;
   rrd_report(m_error);

@@ -10,7 +10,7 @@
 
 #include "errors.h"
 
-static_assert(sizeof(RrdTableStats) == 40, "RrdTableStats differs from the store's");
+static_assert(sizeof(RrdTableStats) == 56, "RrdTableStats differs from the store's");
 
 static const uint block_bytes= 16384;
 
@@ -30,7 +30,7 @@ void ha_rrd::fill_statistics(const RrdTableStats &found, uint what)
   if (!stats.records && !(what & HA_STATUS_TIME))
     stats.records= 1;
   stats.data_file_length= found.data_bytes;
-  stats.index_file_length= 0;
+  stats.index_file_length= found.index_bytes;
   stats.delete_length= 0;
   stats.deleted= 0;
   stats.mean_rec_length= (ulong) (found.rows ? found.data_bytes / found.rows : 0);
@@ -38,14 +38,18 @@ void ha_rrd::fill_statistics(const RrdTableStats &found, uint what)
   stats.mrr_length_per_rec= ref_length + sizeof(void *);
 }
 
-/* Nothing is counted about key prefixes: rows are spread evenly over the parts. */
+/*
+  Nothing is counted about key prefixes: rows are spread evenly over the parts. A key that is not unique has one
+  more, the row itself.
+*/
 static void estimate_key_groups(KEY *key, ha_rows records)
 {
-  const uint parts= key->user_defined_key_parts;
+  const bool is_unique= key->flags & HA_NOSAME;
+  const uint parts= key->user_defined_key_parts, levels= is_unique ? parts : parts + 1;
   for (uint part= 0; part < parts; part++)
   {
-    const double share= double(parts - 1 - part) / parts;
-    key->rec_per_key[part]= part + 1 == parts ? 1 : (ulong) MY_MAX(1.0, std::pow(double(records), share));
+    const double share= double(levels - 1 - part) / levels;
+    key->rec_per_key[part]= part + 1 == levels ? 1 : (ulong) MY_MAX(1.0, std::pow(double(records), share));
   }
 }
 
@@ -53,18 +57,20 @@ int ha_rrd::info(uint what)
 {
   if (what & HA_STATUS_ERRKEY)
     errkey= m_duplicate_key;
-  if (what & (HA_STATUS_VARIABLE | HA_STATUS_CONST))
+  if (what & (HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_AUTO))
   {
     RrdTableStats found;
     if (rrd_table_stats(store(), &found, &m_error) != RRD_OK)
       return rrd_ha_error(m_error.status);
     fill_statistics(found, what);
+    if (what & HA_STATUS_AUTO)
+      stats.auto_increment_value= found.next_auto_increment;
   }
   if (what & HA_STATUS_CONST)
   {
     stats.create_time= creation_time(table_share);
-    if (has_key())
-      estimate_key_groups(table->key_info + table_share->primary_key, stats.records);
+    for (uint i= 0; i < table_share->keys; i++)
+      estimate_key_groups(table->key_info + i, stats.records);
   }
   return 0;
 }
@@ -81,10 +87,10 @@ double ha_rrd::read_time(uint, uint ranges, ha_rows rows)
 
 double ha_rrd::keyread_time(uint index, uint ranges, ha_rows rows) { return read_time(index, ranges, rows); }
 
-ha_rows ha_rrd::records_in_range(uint, const key_range *low, const key_range *high, page_range *)
+ha_rows ha_rrd::records_in_range(uint index, const key_range *low, const key_range *high, page_range *)
 {
   uint64_t rows= 0;
-  int status= rrd_table_rows_between(store(),
+  int status= rrd_table_rows_between(store(), secondary(index),
                                      low ? low->key : nullptr, low ? low->length : 0,
                                      low && low->flag != HA_READ_AFTER_KEY,
                                      high ? high->key : nullptr, high ? high->length : 0,

@@ -17,11 +17,11 @@ int ha_rrd::choose_columns()
   return rrd_table_set_columns(store(), m_chosen.data(), m_chosen.size(), m_is_locking, &m_error);
 }
 
-int ha_rrd::open_scan()
+int ha_rrd::open_scan(uint index)
 {
   int status= choose_columns();
   if (status == RRD_OK)
-    status= rrd_scan_open(store(), session(), &m_error);
+    status= rrd_scan_open(store(), session(), secondary(index), &m_error);
   return result(status);
 }
 
@@ -87,7 +87,7 @@ int ha_rrd::cmp_ref(const uchar *a, const uchar *b)
 int ha_rrd::index_init(uint index, bool)
 {
   active_index= index;
-  return open_scan();
+  return open_scan(index);
 }
 
 int ha_rrd::index_end()

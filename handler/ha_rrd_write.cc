@@ -7,6 +7,8 @@
 */
 #include "ha_rrd.h"
 
+#include "definition.h"
+#include "engine.h"
 #include "errors.h"
 
 /* Fewer rows than this are not worth the sorting. */
@@ -40,7 +42,9 @@ int ha_rrd::extra(enum ha_extra_function operation)
 void ha_rrd::start_bulk_insert(ha_rows rows, uint)
 {
   const bool may_update= m_updates_duplicates || ha_thd()->lex->duplicates == DUP_UPDATE;
-  if (may_update || table->triggers || (rows && rows < smallest_bulk))
+  /* A number that is counted within a prefix of the key depends on the rows before. */
+  const bool counts_in_prefix= table->found_next_number_field && table_share->next_number_keypart;
+  if (may_update || counts_in_prefix || table->triggers || (rows && rows < smallest_bulk))
     return;
   m_is_bulk= rrd_bulk_begin(store(), session(), &m_error) == RRD_OK;
 }
@@ -60,11 +64,26 @@ int ha_rrd::end_bulk_insert()
 /* Remembers which key it was, where the row in the way is, and shows the refused row to the server. */
 int ha_rrd::duplicate(int status, uchar *record, bool is_found_late)
 {
+  const uint place= m_error.index;
   m_duplicate_key= table_share->primary_key;
+  if (place)
+    m_duplicate_key= place - 1 < table_share->primary_key ? place - 1 : place;
   if (is_found_late)
     rrd_row_duplicate(store(), record);
-  if (dup_ref && has_key())
-    key_copy(dup_ref, record, key(), 0, true);
+  if (!dup_ref || (has_key() && !place))
+  {
+    if (dup_ref)
+      key_copy(dup_ref, record, key(), 0, true);
+    return rrd_ha_error(status);
+  }
+  m_other_record.resize(table_share->reclength);
+  int found= rrd_row_in_the_way(store(), session(), m_other_record.data(), &m_error);
+  if (found != RRD_OK)
+    return found == RRD_NOT_FOUND ? rrd_ha_error(status) : result(found);
+  if (has_key())
+    key_copy(dup_ref, m_other_record.data(), key(), 0, true);
+  else
+    rrd_row_number(store(), dup_ref, &m_error);
   return rrd_ha_error(status);
 }
 
@@ -78,8 +97,40 @@ RrdInsert ha_rrd::insert_mode() const
   return m_ignores_duplicates ? RRD_INSERT_IGNORE : RRD_INSERT_FAIL;
 }
 
+/*
+  Values come from the table's counter, as many at once as the server asks for: statements take turns, none waits for
+  another to end. A column that is not the first of its key is counted within the key before it, by a look at the rows.
+*/
+void ha_rrd::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
+                                ulonglong *reserved)
+{
+  if (table_share->next_number_keypart)
+  {
+    handler::get_auto_increment(offset, increment, wanted, first, reserved);
+    return;
+  }
+  uint64_t value= 0;
+  if (rrd_auto_increment_take(store(), offset, increment, wanted, &value, &m_error) != RRD_OK || !value)
+  {
+    *first= ULONGLONG_MAX;
+    *reserved= 0;
+    return;
+  }
+  *first= value;
+  *reserved= wanted;
+}
+
+int ha_rrd::reset_auto_increment(ulonglong value)
+{
+  const std::string table_name= rrd_table_name(table_share->normalized_path.str);
+  return result(rrd_auto_increment_set(rrd_engine, rrd_text(table_name), value, &m_error));
+}
+
 int ha_rrd::write_row(const uchar *record)
 {
+  if (table->next_number_field && record == table->record[0])
+    if (int failed= update_auto_increment())
+      return failed;
   const RrdInsert mode= insert_mode();
   int status= rrd_row_insert(store(), session(), record, mode, &m_error);
   if (likely(status == RRD_OK))
@@ -98,7 +149,7 @@ static bool is_changed(const TABLE *table)
   const my_ptrdiff_t old_record= table->record[1] - table->record[0];
   for (Field **field= table->field; *field; field++)
   {
-    if (!(*field)->stored_in_db() || !bitmap_is_set(table->write_set, (*field)->field_index))
+    if (!rrd_is_stored(*field) || !bitmap_is_set(table->write_set, (*field)->field_index))
       continue;
     const bool is_null= (*field)->is_real_null();
     if (is_null != (*field)->is_real_null(old_record) || (!is_null && (*field)->cmp_binary_offset(old_record)))

@@ -27,9 +27,15 @@ build/plugin/ha_rrd.so: $(objects) $(library) $(RRD_SERVICES) scripts/plugin.mk 
 	$(CXX) $(LDFLAGS) -o $@.new $(objects) $(library) $(RRD_SERVICES) -lpthread -ldl -lm
 	mv $@.new $@
 
-build/handler/%.o: handler/%.cc scripts/plugin.mk build/env
+# The server's headers take most of the time to compile: once for all files.
+precompiled := build/handler/server.h
+
+$(precompiled).gch: handler/server.h scripts/plugin.mk build/env
 	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) -x c++-header -o $@ $<
+
+build/handler/%.o: handler/%.cc $(precompiled).gch scripts/plugin.mk build/env
 	@echo "compiling $<"
-	$(CXX) $(CXXFLAGS) -MMD -MP -c -o $@ $<
+	$(CXX) $(CXXFLAGS) -include $(precompiled) -MMD -MP -c -o $@ $<
 
 -include $(objects:.o=.d)

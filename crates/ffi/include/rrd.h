@@ -229,6 +229,20 @@ typedef struct RrdKeyPart {
   uint8_t is_prefix;
 } RrdKeyPart;
 
+// A secondary index.
+typedef struct RrdIndex {
+  // SQL name.
+  struct RrdText name;
+  // Its parts.
+  const struct RrdKeyPart *parts;
+  // How many.
+  size_t part_count;
+  // UNIQUE.
+  uint8_t is_unique;
+  // Keeps the layout the same everywhere.
+  uint8_t reserved[7];
+} RrdIndex;
+
 // What the server knows of a table.
 typedef struct RrdTableDefinition {
   // The stored fields, in record order.
@@ -239,6 +253,10 @@ typedef struct RrdTableDefinition {
   const struct RrdKeyPart *key_parts;
   // How many; 0 for a table without a usable key.
   size_t key_part_count;
+  // The other keys, in the server's order.
+  const struct RrdIndex *indexes;
+  // How many.
+  size_t index_count;
   // Bytes of a record.
   size_t record_bytes;
   // A record of default values: what lies under a NULL, which the server compares too.
@@ -267,6 +285,10 @@ typedef struct RrdTableStats {
   uint64_t segments;
   // Mean bytes of a row in memory.
   uint64_t mean_row_bytes;
+  // Bytes of secondary indexes on disk.
+  uint64_t index_bytes;
+  // The next AUTO_INCREMENT value.
+  uint64_t next_auto_increment;
 } RrdTableStats;
 
 // Told of progress: `done` of `total`; non-zero stops the work.
@@ -277,6 +299,9 @@ typedef uint32_t RrdInsert;
 
 // Where a scan begins, seen from a key image (or a leading part of one).
 typedef uint32_t RrdSeek;
+
+// The clustering key, where the number of a secondary index (in `RrdTableDefinition::indexes`) may stand.
+#define RRD_CLUSTERING_KEY UINT32_MAX
 
 // Little-endian integer of `pack_length` bytes (`is_signed` says which).
 #define RRD_KIND_INTEGER 0
@@ -570,11 +595,13 @@ void rrd_table_reset(struct RrdTable *table);
 // Pointers are null or valid.
 int32_t rrd_table_stats(const struct RrdTable *table, struct RrdTableStats *out, struct RrdError *error);
 
-// Roughly how many rows lie between two key images; a null pointer leaves an end open.
+// Roughly how many rows lie between two key images of the clustering key (`RRD_CLUSTERING_KEY`) or of an index;
+// a null pointer leaves an end open.
 //
 // # Safety
 // Pointers are null or valid.
 int32_t rrd_table_rows_between(struct RrdTable *table,
+                               uint32_t index,
                                const uint8_t *low,
                                size_t low_bytes,
                                bool is_low_inclusive,
@@ -655,7 +682,28 @@ int32_t rrd_bulk_end(struct RrdTable *table, struct RrdSession *session, struct 
 //
 // # Safety
 // Pointers are null or valid.
-int32_t rrd_scan_open(struct RrdTable *table, struct RrdSession *session, struct RrdError *error);
+int32_t rrd_scan_open(struct RrdTable *table,
+                      struct RrdSession *session,
+                      uint32_t index,
+                      struct RrdError *error);
+
+int32_t rrd_row_in_the_way(struct RrdTable *table,
+                           struct RrdSession *session,
+                           uint8_t *record,
+                           struct RrdError *error);
+
+int32_t rrd_auto_increment_take(const struct RrdTable *table,
+                                uint64_t offset,
+                                uint64_t step,
+                                uint64_t count,
+                                uint64_t *out,
+                                struct RrdError *error);
+
+int32_t rrd_auto_increment_set(const struct RrdEngine *engine,
+                               struct RrdText name,
+                               uint64_t next,
+                               struct RrdError *error);
+
 
 // Places the scan (see the `RRD_SEEK_` numbers). `limit` may end a forward walk: the image of the last key and
 // whether its rows still belong to the walk.

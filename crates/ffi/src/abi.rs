@@ -222,6 +222,22 @@ pub struct RrdKeyPart {
     pub is_prefix: u8,
 }
 
+/// A secondary index.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RrdIndex {
+    /// SQL name.
+    pub name: RrdText,
+    /// Its parts.
+    pub parts: *const RrdKeyPart,
+    /// How many.
+    pub part_count: usize,
+    /// UNIQUE.
+    pub is_unique: u8,
+    /// Keeps the layout the same everywhere.
+    pub reserved: [u8; 7],
+}
+
 /// What the server knows of a table.
 #[repr(C)]
 pub struct RrdTableDefinition {
@@ -233,6 +249,10 @@ pub struct RrdTableDefinition {
     pub key_parts: *const RrdKeyPart,
     /// How many; 0 for a table without a usable key.
     pub key_part_count: usize,
+    /// The other keys, in the server's order.
+    pub indexes: *const RrdIndex,
+    /// How many.
+    pub index_count: usize,
     /// Bytes of a record.
     pub record_bytes: usize,
     /// A record of default values: what lies under a NULL, which the server compares too.
@@ -257,6 +277,10 @@ pub struct RrdTableStats {
     pub segments: u64,
     /// Mean bytes of a row in memory.
     pub mean_row_bytes: u64,
+    /// Bytes of secondary indexes on disk.
+    pub index_bytes: u64,
+    /// The next AUTO_INCREMENT value.
+    pub next_auto_increment: u64,
 }
 
 /// Settings of the engine.
@@ -305,6 +329,9 @@ pub const RRD_INSERT_REPLACE: RrdInsert = 2;
 /// ON DUPLICATE KEY UPDATE: reported; the key is locked.
 pub const RRD_INSERT_UPDATE: RrdInsert = 3;
 
+/// The clustering key, where the number of a secondary index (in `RrdTableDefinition::indexes`) may stand.
+pub const RRD_CLUSTERING_KEY: u32 = u32::MAX;
+
 /// Where a scan begins, seen from a key image (or a leading part of one).
 pub type RrdSeek = u32;
 /// At the first row with this key; the scan ends with the last such row.
@@ -331,8 +358,9 @@ const _: () = {
     assert!(size_of::<RrdCollation>() == 72);
     assert!(size_of::<RrdField>() == 128);
     assert!(size_of::<RrdKeyPart>() == 16);
-    assert!(size_of::<RrdTableDefinition>() == 64);
-    assert!(size_of::<RrdTableStats>() == 40);
+    assert!(size_of::<RrdIndex>() == 40);
+    assert!(size_of::<RrdTableDefinition>() == 80);
+    assert!(size_of::<RrdTableStats>() == 56);
     assert!(size_of::<RrdConfig>() == 40);
 };
 

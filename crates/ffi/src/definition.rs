@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use rrd_store::schema::{ColumnDef, Lane, Schema, TimeColumn, TimeUnit};
+use rrd_store::schema::{AutoIncrement, ColumnDef, IndexColumn, IndexDef, Lane, Schema, TimeColumn, TimeUnit};
 
 use crate::abi::{self, RrdField, RrdKeyPart, RrdOption, RrdTableDefinition, RrdText};
 use crate::field::Codec;
@@ -22,10 +22,22 @@ pub struct Definition {
     pub fields: Vec<Field>,
     /// The key to cluster on; empty for none.
     pub key: Vec<KeyPart>,
+    /// The other keys, in the server's order.
+    pub indexes: Vec<IndexDefinition>,
     /// A record of default values.
     pub default_record: Vec<u8>,
     /// Options of the table.
     pub options: Vec<Pair>,
+}
+
+/// A secondary index.
+pub struct IndexDefinition {
+    /// SQL name.
+    pub name: String,
+    /// UNIQUE.
+    pub unique: bool,
+    /// Its parts.
+    pub parts: Vec<KeyPart>,
 }
 
 /// One stored field.
@@ -54,9 +66,18 @@ impl Definition {
             fields.push(unsafe { read_field(field, raw.record_bytes)? });
         }
         let key = raw_parts.iter().map(|part| read_part(raw_fields, part)).collect::<Outcome<Vec<_>>>()?;
+        let mut indexes = Vec::new();
+        for index in unsafe { slice(raw.indexes, raw.index_count)? } {
+            let parts = unsafe { slice(index.parts, index.part_count)? };
+            indexes.push(IndexDefinition {
+                name: unsafe { read_text(index.name) },
+                unique: index.is_unique != 0,
+                parts: parts.iter().map(|part| read_part(raw_fields, part)).collect::<Outcome<Vec<_>>>()?,
+            });
+        }
         let options = unsafe { read_options(raw.options, raw.option_count)? };
         let default_record = unsafe { slice(raw.default_record, raw.record_bytes)? }.to_vec();
-        Ok(Definition { fields, key, default_record, options })
+        Ok(Definition { fields, key, indexes, default_record, options })
     }
 
     /// The schema of a new table with this description.
@@ -76,8 +97,8 @@ impl Definition {
             version: 1,
             key: row_number.map_or(key, |number| vec![number]),
             chunk_length: chunk_length(&table_options, time)?,
-            indexes: Vec::new(),
-            auto_increment: None,
+            indexes: self.indexes.iter().zip(1..).map(|(index, id)| index.def(id)).collect(),
+            auto_increment: self.auto_increment(),
             index_of: None,
             columns,
             time,
@@ -99,11 +120,16 @@ impl Definition {
         }
     }
 
+    fn auto_increment(&self) -> Option<AutoIncrement> {
+        let position = self.fields.iter().position(|field| field.raw.is_auto_increment != 0)?;
+        Some(AutoIncrement { column: position as u16, bias: self.fields[position].codec.bias() })
+    }
+
     /// Where each key part lies among the columns; adds the hidden lanes.
     fn key_columns(&self, columns: &mut Vec<ColumnDef>) -> Vec<u16> {
         self.key
             .iter()
-            .map(|part| match part.hidden_lane() {
+            .map(|part| match part.sort_lane() {
                 Some(lane) => add_hidden(columns, lane),
                 None => part.field as u16,
             })
@@ -130,11 +156,7 @@ impl Definition {
             (abi::RRD_TIME_TIMESTAMP, None) => TimeUnit::Timestamp { fraction_digits },
             (_, None) => TimeUnit::Datetime { fraction_digits },
         };
-        let bias = match field.codec {
-            Codec::Integer { flip, .. } => flip,
-            _ => 0,
-        };
-        Ok(Some(TimeColumn { column: self.key[position].field as u16, unit, bias }))
+        Ok(Some(TimeColumn { column: self.key[position].field as u16, unit, bias: field.codec.bias() }))
     }
 
     /// The key part that is the time, if there is one.
@@ -167,6 +189,18 @@ impl Definition {
             abi::RRD_TIME_INTEGER => position > 0 && raw.is_auto_increment == 0,
             _ => false,
         }
+    }
+}
+
+impl IndexDefinition {
+    /// What the store keeps of it. Fields have the same positions in a new schema.
+    pub fn def(&self, id: u32) -> IndexDef {
+        let column = |part: &KeyPart| IndexColumn {
+            column: part.field as u16,
+            sort_lane: part.sort_lane(),
+            nulls_last: part.is_descending,
+        };
+        IndexDef { id, name: self.name.clone(), unique: self.unique, columns: self.parts.iter().map(column).collect() }
     }
 }
 

@@ -5,7 +5,7 @@ use rrd_store::txn::OnDuplicate;
 
 use crate::abi::{self, RrdError, RrdInsert, RrdSeek};
 use crate::export_session::RrdSession;
-use crate::export_table::{RrdTable, edge};
+use crate::export_table::{RrdTable, edge, secondary};
 use crate::guard::{get, get_mut, guard, slice};
 use crate::status::{Failure, Outcome};
 
@@ -100,6 +100,31 @@ pub unsafe extern "C" fn rrd_row_duplicate(table: *mut RrdTable, record: *mut u8
     };
 }
 
+/// Reads the row in the way of the last duplicate into a record; `RRD_NOT_FOUND` if it is gone. The record's blobs
+/// are valid until the next call for this table.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_row_in_the_way(
+    table: *mut RrdTable,
+    session: *mut RrdSession,
+    record: *mut u8,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let (handle, session) = (&mut get_mut(table)?.handle, &mut get_mut(session)?.session);
+            let record = record_mut(record, handle.record_bytes())?;
+            match handle.read_in_the_way(session, record)? {
+                true => Ok(()),
+                false => Err(Failure::Outcome(abi::RRD_NOT_FOUND)),
+            }
+        })
+    }
+}
+
 /// From now on inserts may report duplicates late: by a later insert or by [`rrd_bulk_end`].
 ///
 /// # Safety
@@ -130,14 +155,19 @@ pub unsafe extern "C" fn rrd_bulk_end(table: *mut RrdTable, session: *mut RrdSes
     }
 }
 
-/// Begins a scan; seek before reading.
+/// Begins a scan along the clustering key (`RRD_CLUSTERING_KEY`) or a secondary index; seek before reading.
 ///
 /// # Safety
 /// Pointers are null or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_scan_open(table: *mut RrdTable, session: *mut RrdSession, error: *mut RrdError) -> i32 {
+pub unsafe extern "C" fn rrd_scan_open(
+    table: *mut RrdTable,
+    session: *mut RrdSession,
+    index: u32,
+    error: *mut RrdError,
+) -> i32 {
     // SAFETY: promised by the caller.
-    unsafe { guard(error, || get_mut(table)?.handle.open_scan(&mut get_mut(session)?.session)) }
+    unsafe { guard(error, || get_mut(table)?.handle.open_scan(&mut get_mut(session)?.session, secondary(index))) }
 }
 
 /// Places the scan (see the `RRD_SEEK_` numbers). `limit` may end a forward walk: the image of the last key and

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use crate::abi::{RrdError, RrdProgressFn, RrdTableDefinition, RrdTableStats, RrdText, RrdTextFn};
+use crate::abi::{RRD_CLUSTERING_KEY, RrdError, RrdProgressFn, RrdTableDefinition, RrdTableStats, RrdText, RrdTextFn};
 use crate::definition::{Definition, read_text};
 use crate::export_engine::RrdEngine;
 use crate::guard::{get, get_mut, guard, guard_close, slice};
@@ -105,19 +105,22 @@ pub unsafe extern "C" fn rrd_table_stats(table: *const RrdTable, out: *mut RrdTa
                 memtable_bytes: stats.memtable_bytes,
                 segments: stats.segments,
                 mean_row_bytes: stats.mean_row_bytes,
+                index_bytes: stats.index_bytes,
+                next_auto_increment: get(table)?.handle.table().next_auto_increment(),
             };
             Ok(())
         })
     }
 }
 
-/// Roughly how many rows lie between two key images; a null pointer leaves an end open.
+/// Roughly how many rows lie between two key images of the clustering key (`RRD_CLUSTERING_KEY`) or of an index; a null pointer leaves an end open.
 ///
 /// # Safety
 /// Pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrd_table_rows_between(
     table: *mut RrdTable,
+    index: u32,
     low: *const u8,
     low_bytes: usize,
     is_low_inclusive: bool,
@@ -132,10 +135,58 @@ pub unsafe extern "C" fn rrd_table_rows_between(
         guard(error, || {
             let low = edge(low, low_bytes, is_low_inclusive)?;
             let high = edge(high, high_bytes, is_high_inclusive)?;
-            *get_mut(out)? = get_mut(table)?.handle.rows_between(low, high)?;
+            *get_mut(out)? = get_mut(table)?.handle.rows_between(secondary(index), low, high)?;
             Ok(())
         })
     }
+}
+
+/// Takes `count` AUTO_INCREMENT values of the series `offset`, `offset + step`, ...: `out` is the first of them, or 0
+/// when the values are used up.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_auto_increment_take(
+    table: *const RrdTable,
+    offset: u64,
+    step: u64,
+    count: u64,
+    out: *mut u64,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            *get_mut(out)? = get(table)?.handle.table().take_auto_increment(offset, step, count).unwrap_or(0);
+            Ok(())
+        })
+    }
+}
+
+/// Sets the next AUTO_INCREMENT value; it never goes below an existing one.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_auto_increment_set(
+    engine: *const RrdEngine,
+    name: RrdText,
+    next: u64,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let engine = &get(engine)?.engine;
+            Ok(engine.set_auto_increment(&*engine.table(&read_text(name))?, next)?)
+        })
+    }
+}
+
+/// The place of a secondary index; `None` for the clustering key.
+pub(crate) fn secondary(index: u32) -> Option<usize> {
+    (index != RRD_CLUSTERING_KEY).then_some(index as usize)
 }
 
 /// An end of a range: the image and whether its own rows belong to the range.

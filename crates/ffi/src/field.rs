@@ -106,6 +106,14 @@ impl Codec {
         }
     }
 
+    /// Lane value minus SQL value, of an integer.
+    pub fn bias(self) -> u64 {
+        match self {
+            Codec::Integer { flip, .. } => flip,
+            _ => 0,
+        }
+    }
+
     /// Bytes in a record.
     pub fn record_bytes(self) -> usize {
         match self {

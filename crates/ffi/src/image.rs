@@ -4,8 +4,11 @@
 //! may be NULL, a 2-byte length if the value varies, and the value. A part's lane in the sort key is the column
 //! itself where its order is the column's; else it is a hidden lane that holds a sort key of the value: collation
 //! weights, an order-preserving image of a float, the leading characters of a prefix key, or the complement of any
-//! of them for a descending part.
+//! of them for a descending part. A part of a secondary index that may be NULL has a flag before it.
 
+use std::cell::RefCell;
+
+use rrd_store::index::SortKeys;
 use rrd_store::key;
 use rrd_store::schema::Lane;
 
@@ -91,8 +94,8 @@ impl KeyPart {
         })
     }
 
-    /// The hidden lane it needs, if any.
-    pub fn hidden_lane(&self) -> Option<Lane> {
+    /// The lane of its sort key, where that is not the value itself.
+    pub fn sort_lane(&self) -> Option<Lane> {
         match self.order {
             Order::Lane if !self.is_descending => None,
             _ => Some(self.key_lane()),
@@ -135,7 +138,19 @@ impl KeyPart {
         }
     }
 
+    /// Appends its part of the sort key for NULL: as the store has it in indexes, a flag and an empty value.
+    fn push_null(&self, out: &mut Vec<u8>) {
+        key::push_int(out, u64::from(self.is_descending), 1);
+        match self.key_lane() {
+            Lane::Int { width } => key::push_int(out, 0, width),
+            _ => key::push_bytes(out, &[]),
+        }
+    }
+
     fn push(&self, value: Value<'_>, scratch: &mut Scratch, out: &mut Vec<u8>) {
+        if self.has_null_byte {
+            key::push_int(out, u64::from(!self.is_descending), 1);
+        }
         let width = match self.key_lane() {
             Lane::Int { width } => width,
             _ => 8,
@@ -179,11 +194,50 @@ pub fn push_image(parts: &[KeyPart], mut image: &[u8], scratch: &mut Scratch, ou
         }
         match part.take(&mut image)? {
             Some(value) => part.push(value, scratch, out),
-            None => return Err(Failure::Outcome(crate::abi::RRD_NOT_FOUND)),
+            None => part.push_null(out),
         }
         count += 1;
     }
     Ok(count)
+}
+
+/// The sort keys of a secondary index.
+pub struct IndexSortKeys {
+    parts: Vec<KeyPart>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+impl IndexSortKeys {
+    /// For an index with these parts.
+    pub fn new(parts: Vec<KeyPart>) -> IndexSortKeys {
+        IndexSortKeys { parts }
+    }
+}
+
+impl SortKeys for IndexSortKeys {
+    fn number(&self, part: usize, value: u64) -> u64 {
+        let part = &self.parts[part];
+        let value = match part.codec {
+            Codec::Float => Value::F32(value as u32),
+            Codec::Double => Value::F64(value),
+            _ => Value::Int(value),
+        };
+        SCRATCH.with_borrow_mut(|scratch| match part.key_value(value, scratch) {
+            Value::Int(key) | Value::F64(key) => key,
+            Value::F32(key) => u64::from(key),
+            Value::Bytes(_) => 0,
+        })
+    }
+
+    fn push_bytes(&self, part: usize, value: &[u8], out: &mut Vec<u8>) {
+        SCRATCH.with_borrow_mut(|scratch| match self.parts[part].key_value(Value::Bytes(value), scratch) {
+            Value::Bytes(key) => out.extend_from_slice(key),
+            _ => debug_assert!(false, "a number for a byte string"),
+        });
+    }
 }
 
 /// Appends the sort key of a record.

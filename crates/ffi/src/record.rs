@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use rrd_codec::{Column, Values};
-use rrd_store::schema::{Lane, Schema};
+use rrd_store::index::Index;
+use rrd_store::schema::{IndexColumn, Lane, Schema};
 use rrd_store::{RowLayout, row::RowView};
 
 use crate::abi::RrdField;
-use crate::definition::Definition;
+use crate::definition::{Definition, IndexDefinition};
 use crate::field::{Codec, Value};
 use crate::image::{self, KeyPart, Scratch};
 use crate::key_text::Shown;
@@ -43,6 +44,18 @@ pub struct RecordFormat {
     record_bytes: usize,
     /// How the key's values are shown to people.
     shown: Vec<Shown>,
+    indexes: Vec<IndexFormat>,
+}
+
+/// How key images of a secondary index become its sort keys.
+pub struct IndexFormat {
+    /// SQL name.
+    pub name: String,
+    /// Its number in the store.
+    pub number: usize,
+    /// Its parts.
+    pub parts: Vec<KeyPart>,
+    shown: Vec<Shown>,
 }
 
 impl RecordFormat {
@@ -69,13 +82,24 @@ impl RecordFormat {
             return Err(mismatch("the number of columns"));
         }
         let hidden = bind_key(definition, &schema, &plans)?;
-        let shown = definition.key.iter().map(|part| shown(&definition.fields[part.field].raw, &plans[part.field]));
+        let shown = |part: &KeyPart| shown(&definition.fields[part.field].raw, &plans[part.field]);
+        let indexes = definition.indexes.iter().map(|index| {
+            let number = find_index(index, &schema, &plans)?;
+            let shown = index.parts.iter().map(shown).collect();
+            Ok(IndexFormat { name: index.name.clone(), number, parts: index.parts.clone(), shown })
+        });
+        let indexes = indexes.collect::<Outcome<Vec<IndexFormat>>>()?;
+        if indexes.len() != schema.indexes.len() {
+            return Err(mismatch("the number of keys"));
+        }
+        let shown = definition.key.iter().map(shown).collect();
         Ok(RecordFormat {
+            indexes,
             key: definition.key.clone(),
             hidden,
             row_number: schema.row_number,
             record_bytes: definition.default_record.len(),
-            shown: shown.collect(),
+            shown,
             plans,
             layout,
         })
@@ -83,12 +107,32 @@ impl RecordFormat {
 
     /// The key of a row, as an error message shows it.
     pub fn key_text(&self, row: &[u8]) -> String {
+        self.text_of(&self.shown, row)
+    }
+
+    /// As [`RecordFormat::key_text`], for a secondary index.
+    pub fn index_text(&self, index: &IndexFormat, row: &[u8]) -> String {
+        self.text_of(&index.shown, row)
+    }
+
+    fn text_of(&self, parts: &[Shown], row: &[u8]) -> String {
         let view = self.layout.view(row);
         let part = |shown: &Shown| match shown.is_bytes() {
+            _ if view.is_null(usize::from(shown.column)) => "NULL".to_owned(),
             true => shown.bytes(view.bytes(usize::from(shown.column))),
             false => shown.int(view.int(usize::from(shown.column))),
         };
-        self.shown.iter().map(part).collect::<Vec<_>>().join("-")
+        parts.iter().map(part).collect::<Vec<_>>().join("-")
+    }
+
+    /// The secondary index at a place in the server's order.
+    pub fn index(&self, place: usize) -> Outcome<&IndexFormat> {
+        self.indexes.get(place).ok_or_else(|| Failure::internal("internal error: no such key"))
+    }
+
+    /// The secondary indexes, in the server's order.
+    pub fn indexes(&self) -> &[IndexFormat] {
+        &self.indexes
     }
 
     /// All columns, for writing back.
@@ -172,6 +216,12 @@ impl RecordFormat {
 }
 
 impl Plan {
+    /// The same column from an entry of an index; `None` if those do not hold it as it stands.
+    pub fn from_entry(&self, index: &Index) -> Option<Plan> {
+        let column = index.column_of(self.column).filter(|_| self.null_mask == 0)?;
+        Some(Plan { column, ..self.clone() })
+    }
+
     /// Writes row `i` of `column` into a record. Blob pointers lead into the column.
     #[inline]
     pub fn unpack(&self, column: &Column, i: usize, record: &mut [u8]) {
@@ -234,13 +284,25 @@ fn bind_key(definition: &Definition, schema: &Schema, plans: &[Plan]) -> Outcome
     let mut hidden = Vec::new();
     for (part, &column) in definition.key.iter().zip(&schema.key) {
         let found = &schema.columns[usize::from(column)];
-        match part.hidden_lane() {
+        match part.sort_lane() {
             Some(lane) if found.hidden && found.lane == lane => hidden.push((column, *part)),
             None if plans[part.field].column == column => {}
             _ => return Err(mismatch("the primary key")),
         }
     }
     Ok(hidden)
+}
+
+/// The number of an index in the schema.
+fn find_index(index: &IndexDefinition, schema: &Schema, plans: &[Plan]) -> Outcome<usize> {
+    let found = schema.indexes.iter().position(|def| def.name == index.name);
+    let Some(number) = found else { return Err(mismatch(&format!("key '{}'", index.name))) };
+    let wanted = index.def(schema.indexes[number].id);
+    let columns = wanted.columns.iter().map(|c| IndexColumn { column: plans[usize::from(c.column)].column, ..*c });
+    if wanted.unique != schema.indexes[number].unique || !columns.eq(schema.indexes[number].columns.iter().copied()) {
+        return Err(mismatch(&format!("key '{}'", index.name)));
+    }
+    Ok(number)
 }
 
 fn shown(field: &RrdField, plan: &Plan) -> Shown {

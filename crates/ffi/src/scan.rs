@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use rrd_codec::Column;
+use rrd_store::index::Index;
 use rrd_store::{Cursor, Direction, RowGroup, Span};
 
 use crate::record::Plan;
@@ -25,9 +26,21 @@ pub struct Bounds {
     pub high: Option<Vec<u8>>,
 }
 
+/// What the spans of a walk hold.
+#[derive(Clone)]
+pub enum Walk {
+    /// Rows, in the order of the clustering key.
+    Rows,
+    /// Rows, in the order of a secondary index: one at a time.
+    Indexed,
+    /// Entries of a secondary index.
+    Entries(Arc<Index>),
+}
+
 /// A walk over a table.
 pub struct Scan {
     cursor: Cursor,
+    walk: Walk,
     bounds: Bounds,
     direction: Direction,
     span: Option<Span>,
@@ -44,9 +57,10 @@ pub struct Scan {
 
 impl Scan {
     /// A walk; seek before reading.
-    pub fn new(cursor: Cursor) -> Scan {
+    pub fn new(cursor: Cursor, walk: Walk) -> Scan {
         Scan {
             cursor,
+            walk,
             bounds: Bounds::default(),
             direction: Direction::Forward,
             span: None,
@@ -94,12 +108,35 @@ impl Scan {
         }
     }
 
-    /// Replaces `out` by the sort key of the current row; false if there is none.
+    /// Replaces `out` by the clustering sort key of the current row; false if there is none.
     pub fn copy_key(&self, out: &mut Vec<u8>) -> Outcome<bool> {
         out.clear();
         let (Some(span), Some(i)) = (&self.span, self.current()) else { return Ok(false) };
-        span.group.push_key(i, out)?;
+        match &self.walk {
+            Walk::Rows | Walk::Indexed => span.group.push_key(i, out)?,
+            Walk::Entries(index) => {
+                let mut entry = Vec::new();
+                span.group.push_row(i, &mut entry)?;
+                index.push_base_key(&entry, out);
+            }
+        }
         Ok(true)
+    }
+
+    /// Replaces `out` by the sort key that the walk is ordered by.
+    fn copy_place(&self, out: &mut Vec<u8>) -> Outcome<bool> {
+        out.clear();
+        let (Some(span), Some(i)) = (&self.span, self.current()) else { return Ok(false) };
+        match self.cursor.entry_key() {
+            Some(key) => out.extend_from_slice(key),
+            None => span.group.push_key(i, out)?,
+        }
+        Ok(true)
+    }
+
+    /// The current row's sort key in the index that the walk goes along.
+    pub fn entry_key(&self) -> Option<&[u8]> {
+        self.cursor.entry_key()
     }
 
     #[inline]
@@ -110,7 +147,7 @@ impl Scan {
 
     fn turn(&mut self, direction: Direction) -> Outcome<bool> {
         let mut key = std::mem::take(&mut self.key);
-        let found = self.copy_key(&mut key)?;
+        let found = self.copy_place(&mut key)?;
         if found {
             self.seek(Some(&key), false, direction, Bounds::default())?;
         }
@@ -141,6 +178,9 @@ impl Scan {
     /// How many rows of a span come before the bound that the walk runs towards.
     fn count_usable(&mut self, span: &Span) -> Outcome<usize> {
         let rows = span.rows as usize;
+        if matches!(self.walk, Walk::Indexed) {
+            return Ok(rows);
+        }
         let bound = match self.direction {
             Direction::Forward => self.bounds.high.as_deref(),
             Direction::Backward => self.bounds.low.as_deref(),

@@ -71,9 +71,9 @@ impl Session {
         let written = std::mem::take(&mut self.written);
         match result {
             Ok(()) => Ok(()),
-            Err(Error::Duplicate { index: 0, row, .. }) => {
+            Err(Error::Duplicate { index, row, .. }) => {
                 self.txn.rollback();
-                Err(Failure::Explained(abi::RRD_DUPLICATE, duplicate_text(&written, &row)))
+                Err(Failure::Explained(abi::RRD_DUPLICATE, duplicate_text(&written, index, &row)))
             }
             Err(error) => {
                 self.txn.rollback();
@@ -113,10 +113,11 @@ impl Session {
 }
 
 /// The server's words for a duplicate; the value is left out when more than one table may have it.
-fn duplicate_text(written: &[Arc<RecordFormat>], row: &[u8]) -> String {
+fn duplicate_text(written: &[Arc<RecordFormat>], index: u32, row: &[u8]) -> String {
     let mut tables = written.iter().filter(|format| format.layout().check(row));
-    match (tables.next(), tables.next()) {
-        (Some(format), None) => format!("Duplicate entry '{}' for key 'PRIMARY'", format.key_text(row)),
-        _ => "Duplicate entry for key 'PRIMARY'".to_owned(),
+    let (Some(format), None) = (tables.next(), tables.next()) else { return "Duplicate entry".to_owned() };
+    match format.indexes().iter().find(|i| i.number + 1 == index as usize) {
+        Some(i) => format!("Duplicate entry '{}' for key '{}'", format.index_text(i, row), i.name),
+        None => format!("Duplicate entry '{}' for key 'PRIMARY'", format.key_text(row)),
     }
 }

@@ -11,9 +11,9 @@ use rrd_store::txn::OnDuplicate;
 use rrd_store::{Cursor, Direction, Engine, Error, Table, key};
 
 use crate::abi::{self, RrdSeek};
-use crate::image::{self, Scratch};
+use crate::image::{self, IndexSortKeys, KeyPart, Scratch};
 use crate::record::{Plan, RecordFormat};
-use crate::scan::{Bounds, Scan};
+use crate::scan::{Bounds, Scan, Walk};
 use crate::session::Session;
 use crate::status::{Failure, Outcome};
 
@@ -38,6 +38,10 @@ pub struct TableHandle {
     is_locking: bool,
     scratch: Scratch,
     scan: Option<Scan>,
+    /// The secondary index that the scan goes along: its place in the format.
+    scan_index: Option<usize>,
+    /// Columns to write into records from the entries of an index, when those hold all that is read.
+    read_entry: Option<Vec<Plan>>,
     /// The scan before it: the server still looks at the blobs of its last row, up to the end of the statement.
     ended_scan: Option<Scan>,
     probe: Option<Cursor>,
@@ -51,12 +55,20 @@ pub struct TableHandle {
     /// The row to be written.
     new_row: Vec<u8>,
     key: Vec<u8>,
+    /// The row refused as a duplicate, and the sort key of the row in its way.
     duplicate: Vec<u8>,
+    in_the_way: Vec<u8>,
 }
 
 impl TableHandle {
     /// Opens a table for a handler.
     pub fn new(engine: Arc<Engine>, table: Arc<Table>, format: RecordFormat) -> TableHandle {
+        let indexes = table.indexes();
+        for index in format.indexes() {
+            if let Some(of_store) = indexes.get(index.number) {
+                of_store.set_sort_keys(Arc::new(IndexSortKeys::new(index.parts.clone())));
+            }
+        }
         TableHandle {
             engine,
             table,
@@ -65,6 +77,8 @@ impl TableHandle {
             is_locking: false,
             scratch: Scratch::default(),
             scan: None,
+            scan_index: None,
+            read_entry: None,
             ended_scan: None,
             probe: None,
             probe_columns: Vec::new(),
@@ -74,6 +88,7 @@ impl TableHandle {
             new_row: Vec::new(),
             key: Vec::new(),
             duplicate: Vec::new(),
+            in_the_way: Vec::new(),
         }
     }
 
@@ -143,37 +158,52 @@ impl TableHandle {
         session.lock_row(&self.table, &self.key)
     }
 
+    /// REPLACE and ON DUPLICATE KEY UPDATE go on to change the row in the way: it is locked, and still in the way.
     #[cold]
     fn insert_failed(&mut self, session: &mut Session, mut error: Error, mode: OnDuplicate) -> Outcome<()> {
+        let is_changed_next = matches!(mode, OnDuplicate::Replace | OnDuplicate::Update);
+        let mut locked = None;
         for _ in 0..DUPLICATE_RETRIES {
-            let Error::Duplicate { row, .. } = &error else { break };
-            self.duplicate.clone_from(row);
-            if mode != OnDuplicate::Replace || self.lock_row_in_the_way(session)? {
+            let Error::Duplicate { existing, .. } = &error else { break };
+            if !is_changed_next || locked.as_ref() == Some(existing) {
                 break;
             }
+            let existing = existing.clone();
+            session.lock_row(&self.table, &existing)?;
+            locked = Some(existing);
             match session.txn().insert(&self.table, &self.new_row, mode) {
                 Ok(()) => return Ok(()),
                 Err(again) => error = again,
             }
         }
-        Err(error.into())
+        Err(self.refused(error))
     }
 
-    fn lock_row_in_the_way(&mut self, session: &mut Session) -> Outcome<bool> {
-        self.key.clear();
-        self.format.layout().push_key(&self.duplicate, &mut self.key);
-        session.lock_row(&self.table, &self.key)?;
+    /// Remembers what a duplicate is about; its index is counted as the server does.
+    fn refused(&mut self, error: Error) -> Failure {
+        let Error::Duplicate { index, row, existing } = error else { return error.into() };
+        let place = |number: usize| self.format.indexes().iter().position(|i| i.number == number);
+        let place = (index as usize).checked_sub(1).and_then(place).map_or(0, |place| place as u32 + 1);
+        self.duplicate.clone_from(&row);
+        self.in_the_way.clone_from(&existing);
+        Error::Duplicate { index: place, row, existing }.into()
+    }
+
+    /// Reads the row in the way of the last duplicate into a record; false if it is gone.
+    pub fn read_in_the_way(&mut self, session: &mut Session, record: &mut [u8]) -> Outcome<bool> {
         self.row.clear();
-        Ok(session.txn().read_latest(&self.table, &self.key, &mut self.row)?)
+        if !session.txn().read_latest(&self.table, &self.in_the_way, &mut self.row)? {
+            return Ok(false);
+        }
+        self.row_key.clone_from(&self.in_the_way);
+        self.format.unpack_row(self.format.plans(), &self.row, record);
+        self.current = Current::Row;
+        Ok(true)
     }
 
     /// Ends a bulk statement.
     pub fn end_bulk(&mut self, session: &mut Session) -> Outcome<()> {
-        let ended = session.txn().end_bulk(&self.table);
-        if let Err(Error::Duplicate { row, .. }) = &ended {
-            self.duplicate.clone_from(row);
-        }
-        Ok(ended?)
+        session.txn().end_bulk(&self.table).map_err(|error| self.refused(error))
     }
 
     /// Writes the refused row of the last duplicate into a record.
@@ -192,11 +222,7 @@ impl TableHandle {
         unsafe { self.find_old_key(old)? };
         let row_number = self.row_number_of_key();
         unsafe { self.format.pack(new, row_number, &mut self.scratch, &mut self.new_row) };
-        let updated = session.txn().update(&self.table, &self.key, &self.new_row);
-        if let Err(Error::Duplicate { row, .. }) = &updated {
-            self.duplicate.clone_from(row);
-        }
-        Ok(updated?)
+        session.txn().update(&self.table, &self.key, &self.new_row).map_err(|error| self.refused(error))
     }
 
     /// Removes the row that was read as `record`.
@@ -235,15 +261,39 @@ impl TableHandle {
 
     // -- Scans -----------------------------------------------------------------------------------------------
 
-    /// Begins a scan; seek before reading.
-    pub fn open_scan(&mut self, session: &mut Session) -> Outcome<()> {
+    /// Begins a scan along the clustering key or a secondary index; seek before reading.
+    pub fn open_scan(&mut self, session: &mut Session, index: Option<usize>) -> Outcome<()> {
         self.current = Current::Nothing;
-        let cursor = match self.is_locking {
-            true => session.txn().locking_cursor(&self.table)?,
-            false => session.txn().cursor(&self.table)?,
+        self.scan_index = index;
+        self.read_entry = None;
+        let txn = session.txn();
+        let scan = match index.map(|place| self.format.index(place)).transpose()? {
+            None if self.is_locking => Scan::new(txn.locking_cursor(&self.table)?, Walk::Rows),
+            None => Scan::new(txn.cursor(&self.table)?, Walk::Rows),
+            Some(index) if self.is_locking => {
+                Scan::new(txn.locking_index_cursor(&self.table, index.number)?, Walk::Indexed)
+            }
+            Some(index) => {
+                let number = index.number;
+                let of_store = self.table.indexes().get(number).cloned().ok_or_else(no_scan)?;
+                self.read_entry = self.read.iter().map(|plan| plan.from_entry(&of_store)).collect();
+                match &self.read_entry {
+                    Some(_) => Scan::new(txn.entry_cursor(&self.table, number)?, Walk::Entries(of_store)),
+                    None => Scan::new(txn.index_cursor(&self.table, number)?, Walk::Indexed),
+                }
+            }
         };
-        self.scan = Some(Scan::new(cursor));
+        self.scan = Some(scan);
         Ok(())
+    }
+
+    /// The parts of the key that the scan goes along.
+    fn push_scan_image(&mut self, image: &[u8], out: &mut Vec<u8>) -> Outcome<usize> {
+        let parts = match self.scan_index {
+            Some(place) => &self.format.index(place)?.parts,
+            None => self.format.key(),
+        };
+        image::push_image(parts, image, &mut self.scratch, out)
     }
 
     /// Ends it.
@@ -255,7 +305,7 @@ impl TableHandle {
     /// Places the scan. `limit` is a key image that ends a forward walk, and whether its rows still belong to it.
     pub fn seek(&mut self, seek: RrdSeek, image: &[u8], limit: Option<(&[u8], bool)>) -> Outcome<()> {
         let mut start = Vec::new();
-        image::push_image(self.format.key(), image, &mut self.scratch, &mut start)?;
+        self.push_scan_image(image, &mut start)?;
         let end = key::prefix_end(&start);
         let (start, end) = (Some(start), end);
         let (from, inclusive, direction, bounds) = match seek {
@@ -281,7 +331,7 @@ impl TableHandle {
     fn limited(&mut self, low: Option<Vec<u8>>, limit: Option<(&[u8], bool)>) -> Outcome<Bounds> {
         let Some((image, is_inclusive)) = limit else { return Ok(Bounds { low, high: None }) };
         let mut high = Vec::new();
-        image::push_image(self.format.key(), image, &mut self.scratch, &mut high)?;
+        self.push_scan_image(image, &mut high)?;
         let high = if is_inclusive { key::prefix_end(&high) } else { Some(high) };
         Ok(Bounds { low, high })
     }
@@ -290,11 +340,12 @@ impl TableHandle {
     pub fn step(&mut self, session: &mut Session, direction: Direction, record: &mut [u8]) -> Outcome<()> {
         loop {
             let scan = self.scan.as_mut().ok_or_else(no_scan)?;
-            if !scan.step(direction, &self.read, session)? {
+            let read = self.read_entry.as_ref().unwrap_or(&self.read);
+            if !scan.step(direction, read, session)? {
                 return Err(Failure::Outcome(abi::RRD_END));
             }
             if !self.is_locking {
-                scan.unpack(&self.read, record);
+                scan.unpack(read, record);
                 self.current = Current::Scan;
                 return Ok(());
             }
@@ -302,10 +353,20 @@ impl TableHandle {
             let key = std::mem::take(&mut self.key);
             let found = self.read_locked(session, &key, record);
             self.key = key;
-            if found? {
+            if found? && self.is_at_its_place()? {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether the row that was locked is still where the walk along an index met it.
+    fn is_at_its_place(&mut self) -> Outcome<bool> {
+        let Some(place) = self.scan_index else { return Ok(true) };
+        let number = self.format.index(place)?.number;
+        let index = self.table.indexes().get(number).cloned().ok_or_else(no_scan)?;
+        self.key.clear();
+        index.push_entry_key(self.format.layout(), &self.row, &mut self.key)?;
+        Ok(self.scan.as_ref().and_then(Scan::entry_key) == Some(self.key.as_slice()))
     }
 
     // -- Single rows -----------------------------------------------------------------------------------------
@@ -396,24 +457,34 @@ impl TableHandle {
     // -- Figures ---------------------------------------------------------------------------------------------
 
     /// Roughly how many rows lie between two key images; each comes with whether its own rows belong to the range.
-    pub fn rows_between(&mut self, low: Option<(&[u8], bool)>, high: Option<(&[u8], bool)>) -> Outcome<u64> {
+    pub fn rows_between(
+        &mut self,
+        index: Option<usize>,
+        low: Option<(&[u8], bool)>,
+        high: Option<(&[u8], bool)>,
+    ) -> Outcome<u64> {
+        let index = index.map(|place| self.format.index(place)).transpose()?;
+        let parts = index.map_or(self.format.key(), |index| &index.parts);
         let low = match low {
             None => None,
-            Some((image, is_inclusive)) => self.edge(image, is_inclusive)?,
+            Some((image, is_inclusive)) => edge(parts, image, is_inclusive, &mut self.scratch)?,
         };
         let high = match high {
             None => None,
-            Some((image, is_inclusive)) => self.edge(image, !is_inclusive)?,
+            Some((image, is_inclusive)) => edge(parts, image, !is_inclusive, &mut self.scratch)?,
         };
-        Ok(self.table.estimate_rows(low.as_deref(), high.as_deref()))
+        let indexes = self.table.indexes();
+        let of_store = index.and_then(|index| indexes.get(index.number));
+        let table = of_store.map_or(&self.table, |of_store| &of_store.table);
+        Ok(table.estimate_rows(low.as_deref(), high.as_deref()))
     }
+}
 
-    /// The first key of the rows with this image, or the first key behind them.
-    fn edge(&mut self, image: &[u8], is_first: bool) -> Outcome<Option<Vec<u8>>> {
-        let mut edge = Vec::new();
-        image::push_image(self.format.key(), image, &mut self.scratch, &mut edge)?;
-        Ok(if is_first { Some(edge) } else { key::prefix_end(&edge) })
-    }
+/// The first key of the rows with this image, or the first key behind them.
+fn edge(parts: &[KeyPart], image: &[u8], is_first: bool, scratch: &mut Scratch) -> Outcome<Option<Vec<u8>>> {
+    let mut edge = Vec::new();
+    image::push_image(parts, image, scratch, &mut edge)?;
+    Ok(if is_first { Some(edge) } else { key::prefix_end(&edge) })
 }
 
 fn no_scan() -> Failure {

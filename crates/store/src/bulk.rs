@@ -200,7 +200,7 @@ fn write_entries(
     let mut entry = Vec::new();
     for row in run.rows() {
         entry.clear();
-        index.push_entry(layout, row, &mut entry);
+        index.push_entry(layout, row, &mut entry)?;
         entries.push(&entry, true);
     }
     let entry_layout = index.table.layout();
@@ -216,8 +216,7 @@ fn refused_in_run(index: &Index, number: usize, layout: &RowLayout, run: &Run, r
     let mut entry = Vec::new();
     let found = run.rows().find(|row| {
         entry.clear();
-        index.push_entry(layout, row, &mut entry);
-        entry == refused
+        index.push_entry(layout, row, &mut entry).is_ok() && entry == refused
     });
     Error::Duplicate { index: number as u32 + 1, row: found.unwrap_or_default().to_vec(), existing: Vec::new() }
 }

@@ -54,6 +54,11 @@ struct IndexedRows {
     cursor: Box<Cursor>,
     /// Entries whose rows were not handed out yet.
     entries: Option<(Span, u32)>,
+    /// Sort key in the index of the row handed out last.
+    entry_key: Vec<u8>,
+    /// Buffers.
+    entry: Vec<u8>,
+    row_key: Vec<u8>,
 }
 
 /// The keys that matter: `low <= key < high`, and the times that they can have.
@@ -69,8 +74,18 @@ impl IndexedRows {
     fn leads_to(&self, entry: &[u8], group: &RowGroup, row: usize) -> Result<bool> {
         let (mut bytes, mut of_row) = (Vec::new(), Vec::new());
         group.push_row(row, &mut bytes)?;
-        self.index.push_entry(&self.cursor.layout, &bytes, &mut of_row);
+        self.index.push_entry(&self.cursor.layout, &bytes, &mut of_row)?;
         Ok(of_row == entry)
+    }
+}
+
+impl Bounds {
+    /// Whether a walk in `direction` has left the bounds with this key.
+    fn is_passed(&self, key: &[u8], direction: Direction) -> bool {
+        match direction {
+            Direction::Forward => self.high.as_deref().is_some_and(|high| key >= high),
+            Direction::Backward => self.low.as_deref().is_some_and(|low| key < low),
+        }
     }
 }
 
@@ -98,8 +113,21 @@ impl Cursor {
 
     /// Makes a walk over the entries of `index` one over the rows that they lead to.
     pub(crate) fn leading_to(mut self, rows: Cursor, index: Arc<Index>) -> Cursor {
-        self.rows = Some(IndexedRows { index, cursor: Box::new(rows), entries: None });
+        self.rows = Some(IndexedRows {
+            index,
+            cursor: Box::new(rows),
+            entries: None,
+            entry_key: Vec::new(),
+            entry: Vec::new(),
+            row_key: Vec::new(),
+        });
         self
+    }
+
+    /// For a walk in the order of an index: the sort key in the index of the row handed out last. Such a walk hands
+    /// out one row at a time, and none outside its bounds.
+    pub fn entry_key(&self) -> Option<&[u8]> {
+        self.rows.as_ref().map(|rows| rows.entry_key.as_slice())
     }
 
     /// The layout that the columns of its spans refer to.
@@ -155,14 +183,20 @@ impl Cursor {
                     None => return Ok(None),
                 },
             };
-            let mut entry = Vec::new();
-            span.group.push_row(span.row(at), &mut entry)?;
+            rows.entry_key.clear();
+            span.group.push_key(span.row(at), &mut rows.entry_key)?;
+            if self.bounds.is_passed(&rows.entry_key, self.direction) {
+                rows.entries = Some((span, at));
+                return Ok(None);
+            }
+            rows.entry.clear();
+            span.group.push_row(span.row(at), &mut rows.entry)?;
             rows.entries = Some((span, at + 1));
-            let mut key = Vec::new();
-            rows.index.push_base_key(&entry, &mut key);
+            rows.row_key.clear();
+            rows.index.push_base_key(&rows.entry, &mut rows.row_key);
             // An own write may have removed the row, or made it one that another entry leads to.
-            if let Some((group, row)) = rows.cursor.row_of(&key)?
-                && (self.own_generation == 0 || rows.leads_to(&entry, &group, row)?)
+            if let Some((group, row)) = rows.cursor.row_of(&rows.row_key)?
+                && (self.own_generation == 0 || rows.leads_to(&rows.entry, &group, row)?)
             {
                 return Ok(Some(Span { group, first: row as u32, rows: 1, direction: self.direction }));
             }

@@ -1,16 +1,26 @@
 //! Secondary indexes: each is a table of its own, whose rows are the entries.
 //!
-//! An entry's key is the indexed columns (a NULL flag before each nullable one) and, unless the index is unique, the
+//! An entry's key is the indexed columns or their sort keys (a NULL flag before each nullable one) and, unless the index is unique, the
 //! clustering key of the row it stands for. A unique index keeps the clustering key beside its key, so that the uniqueness
 //! of the index is the uniqueness of the entry table's key; entries with a NULL never clash, so they get the clustering
 //! key as a tie-breaker. Entries are written by the transaction that writes the row: log, snapshots, flushes, merges
 //! and recovery are those of any table.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use crate::row::RowLayout;
-use crate::schema::{ColumnDef, Compression, IndexDef, IndexOf, Lane, Schema, TimeColumn};
+use crate::error::{Error, Result};
+use crate::row::{RowLayout, RowView};
+use crate::schema::{ColumnDef, Compression, IndexColumn, IndexDef, IndexOf, Lane, Schema, TimeColumn};
 use crate::table::Table;
+
+/// Makes the sort keys of an index's columns whose lanes have another order; see [`IndexColumn::sort_lane`]. What it
+/// makes of a value must never change: old entries are found by making them anew.
+pub trait SortKeys: Send + Sync {
+    /// The sort key of a number in the `part`-th column of the index.
+    fn number(&self, part: usize, value: u64) -> u64;
+    /// Appends the sort key of a byte string in the `part`-th column of the index.
+    fn push_bytes(&self, part: usize, value: &[u8], out: &mut Vec<u8>);
+}
 
 /// A secondary index of an open table.
 pub struct Index {
@@ -22,15 +32,18 @@ pub struct Index {
     /// For each key column of the base table: its position in an entry.
     base_key: Vec<usize>,
     has_nullable: bool,
+    sort_keys: OnceLock<Arc<dyn SortKeys>>,
 }
 
 /// Where a column of an entry comes from.
 #[derive(Clone, Copy)]
 enum Source {
-    /// 0 when the base column is NULL, else 1.
-    NotNull(usize),
+    /// Whether the base column is NULL: 0 if so, else 1; or the other way round.
+    Null { column: usize, nulls_last: bool },
     /// The base column's value (zero or empty when NULL).
     Value(usize),
+    /// The sort key of the base column's value (zero or empty when NULL).
+    SortKey { column: usize, part: usize },
     /// The clustering sort key when some indexed column is NULL, else empty.
     TieBreaker,
 }
@@ -60,15 +73,16 @@ fn shape(base: &Schema, base_table: u32, def: &IndexDef) -> Shape {
     let mut key = Vec::new();
     let mut has_nullable = false;
     let mut place_of = std::collections::BTreeMap::new();
-    for &c in &def.columns {
-        let column = &base.columns[usize::from(c)];
-        if column.nullable {
+    for (part, &IndexColumn { column: c, sort_lane, nulls_last }) in def.columns.iter().enumerate() {
+        let column = usize::from(c);
+        if base.columns[column].nullable {
             has_nullable = true;
-            key.push(add(Lane::Int { width: 1 }, Source::NotNull(usize::from(c))));
+            key.push(add(Lane::Int { width: 1 }, Source::Null { column, nulls_last }));
         }
-        let place = add(column.lane, Source::Value(usize::from(c)));
-        place_of.insert(c, place);
-        key.push(place);
+        key.push(match sort_lane {
+            Some(lane) => add(lane, Source::SortKey { column, part }),
+            None => *place_of.entry(c).or_insert_with(|| add(base.columns[column].lane, Source::Value(column))),
+        });
     }
     if def.unique && has_nullable {
         key.push(add(Lane::Bytes, Source::TieBreaker));
@@ -110,38 +124,72 @@ impl Index {
     /// The index `def` of a table with schema `base`, whose entries are in `table`.
     pub fn new(base: &Schema, base_table: u32, def: IndexDef, table: Arc<Table>) -> Index {
         let Shape { plan, base_key, has_nullable, .. } = shape(base, base_table, &def);
-        Index { def, table, plan, base_key, has_nullable }
+        Index { def, table, plan, base_key, has_nullable, sort_keys: OnceLock::new() }
+    }
+
+    /// Says who makes sort keys, once: later calls change nothing.
+    pub fn set_sort_keys(&self, sort_keys: Arc<dyn SortKeys>) {
+        // Whoever opens the table brings the same.
+        let _ = self.sort_keys.set(sort_keys);
     }
 
     /// Appends the entry of a base row, in the entry table's row format.
-    pub fn push_entry(&self, base: &RowLayout, row: &[u8], out: &mut Vec<u8>) {
+    pub fn push_entry(&self, base: &RowLayout, row: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let view = base.view(row);
         let layout = self.table.layout();
         let mut writer = layout.writer(out);
+        let mut bytes = Vec::new();
         for (c, source) in self.plan.iter().enumerate() {
             match *source {
-                Source::NotNull(b) => writer.set_int(c, u64::from(!view.is_null(b))),
-                Source::Value(b) if view.is_null(b) => {}
+                Source::Null { column, nulls_last } => writer.set_int(c, u64::from(view.is_null(column) == nulls_last)),
+                Source::Value(b) | Source::SortKey { column: b, .. } if view.is_null(b) => {}
                 Source::Value(b) => match base.schema().columns[b].lane {
                     Lane::Bytes => writer.push_bytes(c, view.bytes(b)),
                     _ => writer.set_int(c, view.int(b)),
                 },
-                Source::TieBreaker => {
-                    let mut tie = Vec::new();
-                    if self.has_null(base, row) {
-                        base.push_key(row, &mut tie);
+                Source::SortKey { column, part } => match base.schema().columns[column].lane {
+                    Lane::Bytes => {
+                        bytes.clear();
+                        self.sort_keys()?.push_bytes(part, view.bytes(column), &mut bytes);
+                        writer.push_bytes(c, &bytes);
                     }
-                    writer.push_bytes(c, &tie);
+                    _ => writer.set_int(c, self.sort_keys()?.number(part, view.int(column))),
+                },
+                Source::TieBreaker => {
+                    bytes.clear();
+                    if self.has_null(&view) {
+                        base.push_key(row, &mut bytes);
+                    }
+                    writer.push_bytes(c, &bytes);
                 }
             }
         }
         writer.finish();
+        Ok(())
+    }
+
+    /// Appends the sort key in the index of a base row.
+    pub fn push_entry_key(&self, base: &RowLayout, row: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        let mut entry = Vec::new();
+        self.push_entry(base, row, &mut entry)?;
+        self.table.layout().push_key(&entry, out);
+        Ok(())
+    }
+
+    fn sort_keys(&self) -> Result<&Arc<dyn SortKeys>> {
+        let missing = || Error::InvalidInput(format!("nobody makes the sort keys of index '{}'", self.def.name));
+        self.sort_keys.get().ok_or_else(missing)
+    }
+
+    /// Where an entry has the value of a column of the base row as it stands; `None` if it has not.
+    pub fn column_of(&self, base_column: u16) -> Option<u16> {
+        let is_it = |source: &Source| matches!(source, Source::Value(b) if *b == usize::from(base_column));
+        self.plan.iter().position(is_it).map(|place| place as u16)
     }
 
     /// Whether an indexed column of the base row is NULL.
-    pub fn has_null(&self, base: &RowLayout, row: &[u8]) -> bool {
-        let view = base.view(row);
-        self.has_nullable && self.def.columns.iter().any(|&c| view.is_null(usize::from(c)))
+    fn has_null(&self, row: &RowView<'_>) -> bool {
+        self.has_nullable && self.def.columns.iter().any(|c| row.is_null(usize::from(c.column)))
     }
 
     /// Appends the clustering sort key of the row that an entry stands for.

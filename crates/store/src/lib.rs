@@ -17,7 +17,7 @@ pub mod error;
 mod flush;
 pub mod fs;
 mod group;
-mod index;
+pub mod index;
 pub mod key;
 pub mod limits;
 mod live;

@@ -123,17 +123,37 @@ pub struct IndexDef {
     pub name: String,
     /// Whether two rows may not have the same values (NULLs are never the same).
     pub unique: bool,
-    /// Positions of the indexed lanes, in index order: integers or byte strings, hidden ones where the value's own
-    /// order is not the key order.
-    pub columns: Vec<u16>,
+    /// The indexed columns, in index order.
+    pub columns: Vec<IndexColumn>,
+}
+
+/// One column of a secondary index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexColumn {
+    /// Position in `Schema::columns`.
+    pub column: u16,
+    /// Set where the order of the lane is not the order of the index (collations, floats, prefixes, descending
+    /// columns): the lane of a sort key that [`crate::index::SortKeys`] makes of the value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sort_lane: Option<Lane>,
+    /// Whether NULLs come after all values, as in descending columns.
+    #[serde(default)]
+    pub nulls_last: bool,
+}
+
+impl IndexColumn {
+    /// A column whose lane's order is the order of the index.
+    pub fn plain(column: u16) -> IndexColumn {
+        IndexColumn { column, sort_lane: None, nulls_last: false }
+    }
 }
 
 /// The AUTO_INCREMENT column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AutoIncrement {
-    /// Position in `Schema::columns`: an integer lane.
+    /// Position in `Schema::columns`: a number.
     pub column: u16,
-    /// Lane value minus SQL value.
+    /// Lane value minus SQL value, of an integer.
     pub bias: u64,
 }
 
@@ -215,17 +235,18 @@ impl Schema {
             }
         }
         for index in &self.indexes {
-            let sortable = |c: &u16| {
-                matches!(self.columns.get(usize::from(*c)).map(|c| c.lane), Some(Lane::Int { .. } | Lane::Bytes))
+            let sortable = |c: &IndexColumn| {
+                let lane = self.columns.get(usize::from(c.column)).map(|column| c.sort_lane.unwrap_or(column.lane));
+                matches!(lane, Some(Lane::Int { .. } | Lane::Bytes))
             };
             if index.columns.is_empty() || !index.columns.iter().all(sortable) {
                 return invalid("an index needs columns with a sortable lane");
             }
         }
         if let Some(a) = self.auto_increment
-            && !matches!(self.columns.get(usize::from(a.column)).map(|c| c.lane), Some(Lane::Int { .. }))
+            && !self.columns.get(usize::from(a.column)).is_some_and(|c| c.lane != Lane::Bytes)
         {
-            return invalid("the AUTO_INCREMENT column must be an integer lane");
+            return invalid("the AUTO_INCREMENT column must be a number");
         }
         if let Some(r) = self.row_number
             && self.key != [r]

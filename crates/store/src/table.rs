@@ -18,7 +18,7 @@ use crate::manifest::edit::{Edit, TableId};
 use crate::memtable::RowCollector;
 use crate::newest::{Known, Newest};
 use crate::row::RowLayout;
-use crate::schema::Schema;
+use crate::schema::{Lane, Schema};
 use crate::segment::SegmentMeta;
 use crate::snapshot::Snapshot;
 use crate::source::{Input, Source, rows_before};
@@ -177,8 +177,14 @@ impl Table {
     /// Notes the AUTO_INCREMENT value of a row.
     pub(crate) fn note_auto_increment(&self, layout: &RowLayout, row: &[u8]) {
         let Some(auto) = layout.schema().auto_increment else { return };
-        let value = layout.view(row).int(usize::from(auto.column)).wrapping_sub(auto.bias);
-        // Negative values of a signed column wrap to huge ones; they do not count.
+        let column = usize::from(auto.column);
+        let bits = layout.view(row).int(column);
+        // Negative values do not count: cast from a float they are 0, of a signed integer they wrap to huge ones.
+        let value = match layout.schema().columns[column].lane {
+            Lane::F32 => f32::from_bits(bits as u32) as u64,
+            Lane::F64 => f64::from_bits(bits) as u64,
+            _ => bits.wrapping_sub(auto.bias),
+        };
         if value < u64::MAX / 2 || auto.bias == 0 {
             self.next_auto.fetch_max(value.saturating_add(1), Ordering::Relaxed);
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rrd_store::fs::Fs;
 use rrd_store::fs::sim::SimFs;
-use rrd_store::schema::{ColumnDef, Compression, IndexDef, Lane, TimeColumn, TimeUnit};
+use rrd_store::schema::{ColumnDef, Compression, IndexColumn, IndexDef, Lane, TimeColumn, TimeUnit};
 use rrd_store::{Config, Direction, Engine, Error, OnDuplicate, RowLayout, Schema, Table, Txn};
 
 /// A small, seeded generator (xorshift64*).
@@ -67,7 +67,10 @@ fn schemas() -> Vec<Schema> {
             Some(1),
         ),
     ];
-    let index = |id, unique, columns| IndexDef { id, name: format!("i{id}"), unique, columns };
+    let index = |id, unique, columns: Vec<u16>| {
+        let columns = columns.into_iter().map(IndexColumn::plain).collect();
+        IndexDef { id, name: format!("i{id}"), unique, columns }
+    };
     schemas[3].indexes =
         vec![index(1, false, vec![1]), index(2, true, vec![2]), index(3, true, vec![3, 0]), index(7, false, vec![3])];
     schemas
@@ -121,8 +124,8 @@ struct Open {
 /// The values of a unique index's columns, unless one is NULL.
 fn unique_values(layout: &RowLayout, index: &IndexDef, row: &[u8]) -> Option<Vec<Vec<u8>>> {
     let view = layout.view(row);
-    let value = |c: &u16| {
-        let c = usize::from(*c);
+    let value = |c: &IndexColumn| {
+        let c = usize::from(c.column);
         if view.is_null(c) {
             return None;
         }
@@ -146,8 +149,8 @@ fn clashes(layout: &RowLayout, rows: &Rows, key: &[u8], row: &[u8]) -> bool {
 /// What an index sorts a row by: its columns, NULLs first.
 fn index_order(layout: &RowLayout, index: &IndexDef, row: &[u8]) -> Vec<(bool, Vec<u8>)> {
     let view = layout.view(row);
-    let part = |c: &u16| {
-        let c = usize::from(*c);
+    let part = |c: &IndexColumn| {
+        let c = usize::from(c.column);
         let value = match layout.schema().columns[c].lane {
             _ if view.is_null(c) => Vec::new(),
             Lane::Bytes => view.bytes(c).to_vec(),

@@ -65,7 +65,7 @@ impl Txn {
         self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent: Some(mode) })?;
         let indexes = self.tables[t].table.indexes();
         for index in indexes.iter() {
-            let (entry, key) = entry_of(index, &layout, row);
+            let (entry, key) = entry_of(index, &layout, row)?;
             let i = self.table_index(&index.table);
             self.write(i, key, OwnWrite { row: Some(entry.into()), expects_absent: Some(mode) })?;
         }
@@ -77,7 +77,7 @@ impl Txn {
         let mut is_new = self.is_behind_newest(t, key)?;
         let indexes = self.tables[t].table.indexes();
         for index in indexes.iter().filter(|i| i.def.unique) {
-            let (_, entry_key) = entry_of(index, &self.tables[t].layout, row);
+            let (_, entry_key) = entry_of(index, &self.tables[t].layout, row)?;
             let i = self.table_index(&index.table);
             is_new &= self.is_behind_newest(i, &entry_key)?;
         }

@@ -46,8 +46,8 @@ impl Txn {
         let indexes = self.tables[t].table.indexes();
         let mut writes = Vec::new();
         for (number, index) in indexes.iter().enumerate() {
-            let (entry, key) = entry_of(index, &layout, row);
-            let old = old_row.map(|old| entry_of(index, &layout, old));
+            let (entry, key) = entry_of(index, &layout, row)?;
+            let old = old_row.map(|old| entry_of(index, &layout, old)).transpose()?;
             if old.as_ref().is_some_and(|(old_entry, _)| *old_entry == entry) {
                 continue;
             }
@@ -176,12 +176,12 @@ pub(super) struct EntryWrite {
 }
 
 /// The entry of a row in an index, and its key.
-pub(super) fn entry_of(index: &Index, layout: &RowLayout, row: &[u8]) -> (Vec<u8>, Key) {
+pub(super) fn entry_of(index: &Index, layout: &RowLayout, row: &[u8]) -> Result<(Vec<u8>, Key)> {
     let mut entry = Vec::new();
-    index.push_entry(layout, row, &mut entry);
+    index.push_entry(layout, row, &mut entry)?;
     let mut key = Key::new();
     index.table.layout().push_key(&entry, &mut key);
-    (entry, key)
+    Ok((entry, key))
 }
 
 /// A refusal by the `number`-th index, with the row that was refused.

@@ -13,6 +13,7 @@ use crate::bulk::Bulk;
 use crate::cursor::Cursor;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::index::Index;
 use crate::limits;
 use crate::memtable::Key;
 pub use crate::own::OnDuplicate;
@@ -228,7 +229,7 @@ impl Txn {
         let t = self.table_index(table);
         if let Some(old_row) = self.indexed_row(table, key)? {
             for index in table.indexes().iter() {
-                let (_, entry_key) = entry_of(index, &self.tables[t].layout, &old_row);
+                let (_, entry_key) = entry_of(index, &self.tables[t].layout, &old_row)?;
                 let i = self.table_index(&index.table);
                 self.overwrite(i, entry_key, None)?;
             }
@@ -238,33 +239,52 @@ impl Txn {
 
     /// A cursor over the table in key order that sees this transaction's snapshot and own writes.
     pub fn cursor(&mut self, table: &Arc<Table>) -> Result<Cursor> {
-        let t = self.table_index(table);
         // A trigger reads what its statement has inserted so far.
         self.end_bulk(table)?;
         let snapshot = self.snapshot();
+        Ok(self.cursor_at(table, snapshot))
+    }
+
+    fn cursor_at(&mut self, table: &Arc<Table>, snapshot: Arc<Snapshot>) -> Cursor {
+        let t = self.table_index(table);
         let entry = &self.tables[t];
-        Ok(Cursor::new(entry.table.version(), entry.layout.clone(), snapshot, Some(entry.own.clone())))
+        Cursor::new(entry.table.version(), entry.layout.clone(), snapshot, Some(entry.own.clone()))
     }
 
     /// A cursor for locking reads: it sees what is committed now, whatever the snapshot of the transaction. Rows may
     /// still change until they are locked: see [`Txn::read_latest`].
     pub fn locking_cursor(&mut self, table: &Arc<Table>) -> Result<Cursor> {
         self.end_bulk(table)?;
-        let t = self.table_index(table);
-        let entry = &self.tables[t];
         let now = self.engine.take_snapshot();
-        Ok(Cursor::new(entry.table.version(), entry.layout.clone(), now, Some(entry.own.clone())))
+        Ok(self.cursor_at(table, now))
     }
 
     /// A cursor over the table in the order of its `number`-th secondary index. Keys for `seek` and bounds are
-    /// those of the index; spans hold rows of the table.
+    /// those of the index; spans hold rows of the table, one each.
     pub fn index_cursor(&mut self, table: &Arc<Table>, number: usize) -> Result<Cursor> {
-        let rows = self.cursor(table)?;
-        let Some(index) = table.indexes().get(number).cloned() else {
-            return Err(Error::InvalidInput(format!("table '{}' has no index {number}", table.name())));
-        };
-        let entries = self.cursor(&index.table)?;
-        Ok(entries.leading_to(rows, index))
+        let snapshot = self.snapshot();
+        self.index_cursor_at(table, number, snapshot)
+    }
+
+    /// As [`Txn::locking_cursor`], in the order of an index. Once a row is locked, it may have another place in the
+    /// index: see [`Cursor::entry_key`].
+    pub fn locking_index_cursor(&mut self, table: &Arc<Table>, number: usize) -> Result<Cursor> {
+        let now = self.engine.take_snapshot();
+        self.index_cursor_at(table, number, now)
+    }
+
+    fn index_cursor_at(&mut self, table: &Arc<Table>, number: usize, snapshot: Arc<Snapshot>) -> Result<Cursor> {
+        self.end_bulk(table)?;
+        let index = index_of(table, number)?;
+        let rows = self.cursor_at(table, snapshot.clone());
+        Ok(self.cursor_at(&index.table, snapshot).leading_to(rows, index))
+    }
+
+    /// A cursor over the entries of an index, for reads that need no more than those hold.
+    pub fn entry_cursor(&mut self, table: &Arc<Table>, number: usize) -> Result<Cursor> {
+        self.end_bulk(table)?;
+        let snapshot = self.snapshot();
+        Ok(self.cursor_at(&index_of(table, number)?.table, snapshot))
     }
 
     /// Takes the row lock of `key` (waits up to `timeout_ms`); afterwards [`Txn::read_latest`] says what it is.
@@ -377,6 +397,11 @@ impl Txn {
         }
         if bytes > self.engine.tuning.txn_spill_bytes { self.spill(t) } else { self.check_not_doomed() }
     }
+}
+
+fn index_of(table: &Table, number: usize) -> Result<Arc<Index>> {
+    let missing = || Error::InvalidInput(format!("table '{}' has no index {number}", table.name()));
+    table.indexes().get(number).cloned().ok_or_else(missing)
 }
 
 impl Txn {
