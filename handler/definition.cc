@@ -79,6 +79,7 @@ static Layout layout_of(const Field *field)
   case MYSQL_TYPE_LONG_BLOB:
   case MYSQL_TYPE_BLOB:
   case MYSQL_TYPE_BLOB_COMPRESSED:
+  case MYSQL_TYPE_GEOMETRY:
     return {true, RRD_KIND_BLOB, false, RRD_TIME_NONE,
             (uint8_t) static_cast<const Field_blob *>(field)->pack_length_no_ptr()};
   default:

@@ -15,7 +15,7 @@ handler::Table_flags ha_rrd::table_flags() const
   const Table_flags flags=
     HA_REC_NOT_IN_SEQ | HA_PARTIAL_COLUMN_READ | HA_TABLE_SCAN_ON_INDEX | HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS |
     HA_PRIMARY_KEY_IN_READ_INDEX | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION | HA_CAN_SQL_HANDLER |
-    HA_CAN_VIRTUAL_COLUMNS | HA_CAN_ONLINE_BACKUPS | HA_ONLINE_ANALYZE | HA_CONCURRENT_OPTIMIZE |
+    HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_CAN_ONLINE_BACKUPS | HA_ONLINE_ANALYZE | HA_CONCURRENT_OPTIMIZE |
     HA_DUPLICATE_POS | HA_AUTO_PART_KEY | HA_BINLOG_ROW_CAPABLE;
   /* Statements logged as text must see on the replica what they saw here, which READ COMMITTED does not give. */
   THD *thd= ha_thd();
@@ -79,6 +79,7 @@ int ha_rrd::reset()
     end_bulk_insert();
   m_ignores_duplicates= m_replaces_duplicates= m_updates_duplicates= false;
   m_range_end= nullptr;
+  m_counted= 0;
   rrd_table_reset(store());
   return 0;
 }

@@ -117,6 +117,8 @@ private:
   std::vector<uchar> m_other_record;
   /* The end of the range that read_range_first() asked for. */
   const key_range *m_range_end= nullptr;
+  /* Rows that the statement took AUTO_INCREMENT values for at first and has not written yet. */
+  ulonglong m_counted= 0;
   uint m_duplicate_key= MAX_KEY;
   bool m_is_share_locked= false;
   bool m_is_locking= false;

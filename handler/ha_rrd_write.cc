@@ -109,6 +109,11 @@ void ha_rrd::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong
     handler::get_auto_increment(offset, increment, wanted, first, reserved);
     return;
   }
+  /* After values of its own the statement asks again: no more than it did at first, so that few are skipped. */
+  if (m_counted)
+    wanted= MY_MIN(wanted, m_counted);
+  else
+    m_counted= wanted;
   uint64_t value= 0;
   if (rrd_auto_increment_take(store(), offset, increment, wanted, &value, &m_error) != RRD_OK || !value)
   {
@@ -131,6 +136,8 @@ int ha_rrd::write_row(const uchar *record)
   if (table->next_number_field && record == table->record[0])
     if (int failed= update_auto_increment())
       return failed;
+  if (m_counted)
+    m_counted--;
   const RrdInsert mode= insert_mode();
   int status= rrd_row_insert(store(), session(), record, mode, &m_error);
   if (likely(status == RRD_OK))

@@ -90,6 +90,8 @@ fn definition(fields: &[RrdField], parts: &[RrdKeyPart], options: &[RrdOption]) 
         field_count: fields.len(),
         key_parts: parts.as_ptr(),
         key_part_count: parts.len(),
+        indexes: null(),
+        index_count: 0,
         record_bytes: RECORD_BYTES,
         default_record: DEFAULT_RECORD.as_ptr(),
         options: options.as_ptr(),
@@ -176,7 +178,7 @@ impl Opened {
         let mut error = no_error();
         // SAFETY: the handles are open.
         unsafe {
-            rrd_scan_open(self.table, self.session, &mut error);
+            rrd_scan_open(self.table, self.session, RRD_CLUSTERING_KEY, &mut error);
             rrd_scan_seek(self.table, seek, image.as_ptr(), image.len(), null(), 0, false, &mut error);
         }
         assert_eq!(error.status, RRD_OK, "{}", message(&error));
