@@ -21,7 +21,7 @@ use crate::memtable::Key;
 use crate::own::{OnDuplicate, OwnWrite, OwnWrites};
 use crate::prepare::{Prepared, log_parts};
 use crate::row::RowLayout;
-use crate::segment::SegmentMeta;
+use crate::segment::{SegmentId, SegmentMeta};
 use crate::table::{Table, find_in_segment};
 use crate::txn::Txn;
 use crate::wal::Lsn;
@@ -62,9 +62,18 @@ pub(crate) struct Pending {
     /// Where its log record starts; the log must be kept from here.
     pub start_lsn: Lsn,
     pub tables: Vec<TableWrites>,
+    /// Segments that it drops as a whole.
+    drops: Vec<DroppedSegments>,
     /// Set for a prepared transaction: its first sequence number. Its segments are linked when it is applied.
     links_from: Option<u64>,
     state: Mutex<PendingState>,
+}
+
+/// Segments of a table that a commit drops as a whole.
+#[derive(Clone)]
+pub(crate) struct DroppedSegments {
+    pub table: Arc<Table>,
+    pub segments: Vec<SegmentId>,
 }
 
 /// A write set on its way.
@@ -121,7 +130,7 @@ impl Txn {
         engine.check_writable()?;
         self.check_not_doomed()?;
         engine.wait_for_memory()?;
-        if self.tables.iter().any(|t| !t.own.read().private.is_empty()) {
+        if !self.drops.is_empty() || self.tables.iter().any(|t| !t.own.read().private.is_empty()) {
             self.spill_all()?;
             engine.commit_segments(self)
         } else {
@@ -157,7 +166,7 @@ impl Engine {
             let start_lsn = self.wal.position();
             let lsn = self.wal.append_parts(&[&log_record::header(seq), &body])?;
             queue.next_seq += 1;
-            (self.enqueue(&mut queue, seq, start_lsn, tables, None), lsn)
+            (self.enqueue(&mut queue, seq, start_lsn, (tables, Vec::new()), None), lsn)
         };
         self.bytes_logged.fetch_add(body.len() as u64, Ordering::Relaxed);
         drop(body);
@@ -177,9 +186,16 @@ impl Engine {
                 let metas = number_segments(&t.own.read(), &mut seq);
                 edits.extend(t.table.edits_for(&metas));
             }
+            for dropped in &txn.drops {
+                let table = dropped.table.id;
+                edits.extend(dropped.segments.iter().map(|&segment| Edit::RemoveSegment { table, segment }));
+            }
+            if seq == queue.next_seq {
+                seq += 1;
+            }
             edits.push(Edit::NextSeq { seq });
             queue.next_seq = seq;
-            self.enqueue(&mut queue, seq - 1, self.wal.position(), tables, None)
+            self.enqueue(&mut queue, seq - 1, self.wal.position(), (tables, txn.drops.clone()), None)
         };
         let durable = self.commit_manifest(&edits);
         let committed: Vec<SegmentMeta> = edits
@@ -203,14 +219,14 @@ impl Engine {
         queue: &mut CommitQueue,
         seq: u64,
         start_lsn: Lsn,
-        tables: Vec<TableWrites>,
+        (tables, drops): (Vec<TableWrites>, Vec<DroppedSegments>),
         links_from: Option<u64>,
     ) -> Arc<Pending> {
         for t in &tables {
             t.table.last_commit_seq.store(seq, Ordering::Release);
         }
         let pending =
-            Arc::new(Pending { seq, start_lsn, tables, links_from, state: Mutex::new(PendingState::Waiting) });
+            Arc::new(Pending { seq, start_lsn, tables, drops, links_from, state: Mutex::new(PendingState::Waiting) });
         queue.pending.push_back(pending.clone());
         pending
     }
@@ -295,6 +311,10 @@ impl Engine {
             }
             own.bytes = 0;
             own.generation += 1;
+        }
+        for dropped in &pending.drops {
+            dropped.table.install(|version| version.drop_segments(&dropped.segments, pending.seq));
+            self.workers.ask_merge(dropped.table.id);
         }
         self.visible_seq.store(pending.seq, Ordering::Release);
     }

@@ -307,7 +307,7 @@ impl Cursor {
             }
         }
         inputs.extend(self.version.memtables().filter(|m| !m.is_empty()).map(|m| Input::Memtable(m.clone())));
-        for segment in self.version.segments.values() {
+        for segment in self.version.segments_at(self.snapshot.seq()) {
             let meta = segment.meta();
             if self.bounds.times.is_none_or(|(from, to)| meta.min_time <= to && from <= meta.max_time) {
                 inputs.push(Input::Segment { segment: segment.clone(), base_seq: meta.base_seq });

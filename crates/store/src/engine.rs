@@ -3,7 +3,7 @@
 //! One log, one manifest, one block cache, one order of commits. DDL lives here; commits in commit.rs, flushes in
 //! flush.rs, merges in compaction/, start-up in recovery.rs, background threads in workers.rs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -335,13 +335,30 @@ impl Engine {
 
     fn merge_while_due(&self, table: &Table, everything: bool, progress: &mut dyn FnMut(u64) -> bool) -> Result<()> {
         loop {
+            self.forget_dropped(table);
             let version = table.version();
             let has_time = table.schema().time.is_some();
-            let Some(plan) = choose(version.segments.values().map(|s| s.meta()), has_time, everything) else {
+            let pinned = table.pinned.lock().clone();
+            let pinned_chunks: BTreeSet<u64> =
+                pinned.iter().filter_map(|id| version.segments.get(id)).map(|s| s.meta().chunk).collect();
+            let metas = version.segments.values().map(|s| s.meta()).filter(|m| !pinned_chunks.contains(&m.chunk));
+            let Some(plan) = choose(metas, has_time, everything) else {
                 return Ok(());
             };
             drop(version);
             self.run_merge(table, &plan, progress)?;
+        }
+    }
+
+    /// Lets go of dropped segments that no snapshot sees any more; the others are looked at again later.
+    fn forget_dropped(&self, table: &Table) {
+        if table.version().dropped.is_empty() {
+            return;
+        }
+        let oldest = self.oldest_snapshot();
+        table.install(|version| version.dropped.retain(|_, (_, seq)| oldest < *seq));
+        if !table.version().dropped.is_empty() {
+            self.workers.ask_merge_later(table.id);
         }
     }
 
@@ -593,6 +610,7 @@ impl Table {
             last_commit_seq: AtomicU64::new(0),
             flushed_seq: AtomicU64::new(0),
             maintenance: Mutex::new(()),
+            pinned: Mutex::default(),
         }
     }
 }

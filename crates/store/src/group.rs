@@ -85,6 +85,14 @@ impl RowGroup {
         self.rows
     }
 
+    /// The segment that it is a part of.
+    pub fn segment(&self) -> Option<&Arc<LiveSegment>> {
+        match &self.source {
+            Source::Rows(_) => None,
+            Source::Segment { segment, .. } => Some(segment),
+        }
+    }
+
     /// Layout that column positions refer to.
     pub fn layout(&self) -> &Arc<RowLayout> {
         &self.layout

@@ -6,6 +6,7 @@
 //! applied: the manifest follows the log here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 
@@ -14,6 +15,7 @@ use crate::config::FlushLog;
 use crate::engine::{Engine, Tables};
 use crate::error::{Error, Result};
 use crate::live::LiveSegment;
+use crate::lock::LockMode;
 use crate::log_record::{self, LoggedWrite};
 use crate::manifest::edit::Edit;
 use crate::memtable::Key;
@@ -106,7 +108,7 @@ impl Engine {
             queue.next_seq = seq + 1;
             queue.prepared.remove(at);
             let tables = prepared.tables.iter().map(TableWrites::share).collect();
-            (self.enqueue(&mut queue, seq, prepared.start_lsn, tables, Some(first)), lsn, prepared.owner)
+            (self.enqueue(&mut queue, seq, prepared.start_lsn, (tables, Vec::new()), Some(first)), lsn, prepared.owner)
         };
         let durable = self.make_durable(lsn);
         let finished = self.finish(&pending, durable);
@@ -282,8 +284,9 @@ impl Engine {
     pub(crate) fn lock_prepared_rows(&self) -> Result<()> {
         for prepared in self.commit_queue.lock().prepared.clone() {
             for t in &prepared.tables {
+                self.locks.lock_as(prepared.owner, t.table.id, &[], LockMode::Shared, Duration::ZERO, &|| false)?;
                 for key in t.own.read().map.keys() {
-                    self.locks.lock(prepared.owner, t.table.id, key, std::time::Duration::ZERO, &|| false)?;
+                    self.locks.lock(prepared.owner, t.table.id, key, Duration::ZERO, &|| false)?;
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! An open table: its current version, chunks, newest readings and figures.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::memtable::RowCollector;
 use crate::newest::{Known, Newest};
 use crate::row::RowLayout;
 use crate::schema::{Lane, Schema};
-use crate::segment::SegmentMeta;
+use crate::segment::{SegmentId, SegmentMeta};
 use crate::snapshot::Snapshot;
 use crate::source::{Input, Source, rows_before};
 use crate::version::Version;
@@ -43,6 +44,8 @@ pub struct Table {
     pub(crate) flushed_seq: AtomicU64,
     /// Held by whoever flushes, merges, truncates or drops.
     pub(crate) maintenance: Mutex<()>,
+    /// Segments that a transaction is about to drop: merges leave them alone.
+    pub(crate) pinned: Mutex<BTreeSet<SegmentId>>,
 }
 
 /// What the optimizer and SHOW TABLE STATUS ask for.
@@ -219,7 +222,7 @@ impl Table {
         }
         let mut found = (rows.rows() > 0).then(|| (RowGroup::from_rows(layout.clone(), rows), 0));
         let time = layout.time_of_key(key).unwrap_or(0);
-        for segment in version.segments.values() {
+        for segment in version.segments_at(snapshot) {
             let meta = segment.meta();
             if best.is_some_and(|b| b >= meta.max_seq) || !(meta.min_time..=meta.max_time).contains(&time) {
                 continue;

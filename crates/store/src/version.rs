@@ -16,12 +16,30 @@ pub struct Version {
     pub frozen: Vec<(Arc<Memtable>, u64)>,
     /// Live segments.
     pub segments: BTreeMap<SegmentId, Arc<LiveSegment>>,
+    /// Segments that the commit with this sequence number dropped as a whole: snapshots from before still see them.
+    pub dropped: BTreeMap<SegmentId, (Arc<LiveSegment>, u64)>,
 }
 
 impl Version {
     /// A version without rows.
     pub fn empty(active: Memtable) -> Version {
-        Version { active: Arc::new(active), frozen: Vec::new(), segments: BTreeMap::new() }
+        Version { active: Arc::new(active), frozen: Vec::new(), segments: BTreeMap::new(), dropped: BTreeMap::new() }
+    }
+
+    /// The segments that a snapshot sees.
+    pub fn segments_at(&self, snapshot: u64) -> impl Iterator<Item = &Arc<LiveSegment>> {
+        let dropped = self.dropped.values().filter(move |(_, seq)| snapshot < *seq).map(|(segment, _)| segment);
+        self.segments.values().chain(dropped)
+    }
+
+    /// Moves segments out of the way of all snapshots from `seq` on.
+    pub fn drop_segments(&mut self, ids: &[SegmentId], seq: u64) {
+        for id in ids {
+            if let Some(segment) = self.segments.remove(id) {
+                segment.mark_obsolete();
+                self.dropped.insert(*id, (segment, seq));
+            }
+        }
     }
 
     /// All memtables.

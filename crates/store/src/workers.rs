@@ -34,6 +34,8 @@ pub(crate) struct Workers {
 struct Lists {
     flush: BTreeSet<TableId>,
     merge: BTreeSet<TableId>,
+    /// Tables to look at with the next tick.
+    merge_later: BTreeSet<TableId>,
     flush_error: Option<String>,
     flushes: u64,
     stop: bool,
@@ -65,6 +67,11 @@ impl Workers {
     pub fn ask_merge(&self, table: TableId) {
         self.lists.lock().merge.insert(table);
         self.work.notify_all();
+    }
+
+    /// A table has segments that only an open snapshot keeps.
+    pub fn ask_merge_later(&self, table: TableId) {
+        self.lists.lock().merge_later.insert(table);
     }
 
     /// Waits for the end of the next flush; its error, if it failed.
@@ -184,6 +191,8 @@ fn merge_loop(weak: &Weak<Engine>) {
             let mut lists = workers.lists.lock();
             if lists.merge.is_empty() && !lists.stop {
                 workers.work.wait_for(&mut lists, TICK);
+                let later = std::mem::take(&mut lists.merge_later);
+                lists.merge.extend(later);
             }
             if lists.stop {
                 return;

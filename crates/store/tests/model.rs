@@ -146,6 +146,12 @@ fn clashes(layout: &RowLayout, rows: &Rows, key: &[u8], row: &[u8]) -> bool {
     })
 }
 
+/// Whether another transaction was faster to insert a row that this one inserted: its commit will be refused, and until
+/// then that row may be in the way of others in unique indexes.
+fn is_beaten(own: &Writes, committed: &Rows) -> bool {
+    own.iter().any(|(key, (_, expects_absent))| *expects_absent && committed.contains_key(key))
+}
+
 /// What an index sorts a row by: its columns, NULLs first.
 fn index_order(layout: &RowLayout, index: &IndexDef, row: &[u8]) -> Vec<(bool, Vec<u8>)> {
     let view = layout.view(row);
@@ -210,7 +216,8 @@ impl World {
 
     fn step(&mut self) {
         match self.random.below(100) {
-            0..=44 => self.write(),
+            0..=41 => self.write(),
+            42..=44 => self.delete_times(),
             45..=52 => self.bulk(),
             53..=58 => self.compare_scan(),
             59..=62 => self.compare_index_scan(),
@@ -254,12 +261,19 @@ impl World {
             let result = open.txn.insert(&self.tables[t], &row, OnDuplicate::Fail);
             if live_now || clash {
                 assert!(matches!(result, Err(Error::Duplicate { .. })), "insert of an existing key gave {result:?}");
+            } else if result.is_err() && clashes(&layout, &self.committed[t], &key, &row) {
+                assert!(is_beaten(&open.own[t], &self.committed[t]), "insert of a new key gave {result:?}");
             } else {
                 result.expect("insert of a new key");
                 let was_own_delete = matches!(open.own[t].get(&key), Some((None, false)));
                 open.own[t].insert(key, (Some(row), !was_own_delete));
             }
         } else if live_now {
+            // As the handler does: rows are locked before they are changed.
+            match open.txn.lock_row(&self.tables[t], &key, 0) {
+                Err(Error::LockTimeout | Error::Conflict) => return,
+                locked => locked.expect("lock"),
+            }
             let expects = open.own[t].get(&key).is_some_and(|w| w.1);
             if action == 2 {
                 let result = open.txn.update(&self.tables[t], &key, &row);
@@ -277,6 +291,34 @@ impl World {
                 open.own[t].insert(key, (None, expects));
             }
         }
+    }
+
+    /// DELETE of a span of time, or of everything, in a transaction of its own.
+    fn delete_times(&mut self) {
+        let t = self.pick_table();
+        let layout = self.tables[t].layout();
+        let from = self.random.below(100);
+        let times = (self.random.below(5) > 0).then(|| (from, from + self.random.below(60)));
+        let mut txn = self.engine.begin();
+        let deleted = match txn.delete_times(&self.tables[t], times, 0) {
+            Err(Error::LockTimeout | Error::Conflict) => return,
+            deleted => deleted.expect("delete of a span"),
+        };
+        let time = layout.schema().time;
+        if !layout.schema().indexes.is_empty() || (times.is_some() && time.is_none()) {
+            return assert_eq!(deleted, None);
+        }
+        let is_in = |row: &Vec<u8>| match (times, time) {
+            (Some((from, to)), Some(time)) => (from..=to).contains(&layout.view(row).int(usize::from(time.column))),
+            _ => true,
+        };
+        let expected = self.committed[t].values().filter(|row| is_in(row)).count();
+        assert_eq!(deleted, Some(expected as u64), "rows of table {t} deleted in {times:?}");
+        if self.random.below(4) == 0 {
+            return txn.rollback();
+        }
+        txn.commit().expect("commit of a delete");
+        self.committed[t].retain(|_, row| !is_in(row));
     }
 
     fn bulk(&mut self) {
@@ -299,7 +341,9 @@ impl World {
                         let was_own_delete = matches!(open.own[t].get(&key), Some((None, false)));
                         open.own[t].insert(key, (Some(row), !was_own_delete));
                     }
-                    Err(Error::Duplicate { .. }) => assert!(refused, "a new row was refused"),
+                    Err(Error::Duplicate { .. }) => {
+                        assert!(refused || is_beaten(&open.own[t], &self.committed[t]), "a new row was refused");
+                    }
                     Err(error) => panic!("{error}"),
                 }
             }

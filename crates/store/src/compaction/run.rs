@@ -72,6 +72,10 @@ impl Engine {
         if version.segments.values().filter(|s| s.meta().chunk == plan.chunk).count() != inputs.len() {
             return None;
         }
+        // An old snapshot still sees rows that tombstones here hide from it.
+        if version.dropped.values().any(|(s, _)| s.meta().chunk == plan.chunk) {
+            return Some((inputs, 0));
+        }
         // Older rows may wait in a memtable: those must stay older than what is merged here.
         let in_memory = version.memtables().any(|m| !m.is_empty());
         let complete = if in_memory { &table.flushed_seq } else { &self.visible_seq };

@@ -10,11 +10,13 @@ use hashbrown::HashMap;
 use parking_lot::RwLock;
 
 use crate::bulk::Bulk;
+use crate::commit::DroppedSegments;
 use crate::cursor::Cursor;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::limits;
+use crate::lock::LockMode;
 use crate::memtable::Key;
 pub use crate::own::OnDuplicate;
 use crate::own::{OwnWrite, OwnWrites};
@@ -24,6 +26,7 @@ use crate::table::Table;
 
 mod bulk;
 mod keys;
+mod range;
 mod spill;
 
 use keys::{entry_of, own_version};
@@ -52,6 +55,8 @@ pub struct Txn {
     prepared: Option<Vec<u8>>,
     /// An error took part of the write set: only a rollback is left.
     doomed: bool,
+    /// Segments to drop as a whole; pinned until the end.
+    pub(crate) drops: Vec<DroppedSegments>,
 }
 
 /// A transaction's work on one table.
@@ -68,6 +73,8 @@ pub(crate) struct TxnTable {
     /// The map was emptied: own rows may be missing in it.
     newest_lost: bool,
     bulk: Option<Bulk>,
+    /// The transaction holds row locks of it.
+    has_intent: bool,
 }
 
 impl TxnTable {
@@ -104,6 +111,7 @@ impl Txn {
             holds_locks: false,
             prepared: None,
             doomed: false,
+            drops: Vec::new(),
         }
     }
 
@@ -293,8 +301,15 @@ impl Txn {
     }
 
     fn lock_key(&mut self, table: &Arc<Table>, key: &[u8], timeout_ms: u64) -> Result<()> {
+        let timeout = Duration::from_millis(timeout_ms);
+        let t = self.table_index(table);
         self.holds_locks = true;
-        self.engine.locks.lock(self.id, table.id, key, Duration::from_millis(timeout_ms), &|| false)
+        if !self.tables[t].has_intent {
+            // Whoever wants the whole table waits for those who hold a row of it: its lock is the one of no key.
+            self.engine.locks.lock_as(self.id, table.id, &[], LockMode::Shared, timeout, &|| false)?;
+            self.tables[t].has_intent = true;
+        }
+        self.engine.locks.lock(self.id, table.id, key, timeout, &|| false)
     }
 
     /// The newest committed (or own) version of a row in row format, regardless of the snapshot; false if none.
@@ -328,7 +343,9 @@ impl Txn {
 
     /// Whether there is anything to commit.
     pub fn has_writes(&self) -> bool {
-        self.prepared.is_some() || self.tables.iter().any(|t| t.bulk.is_some() || !t.own.read().is_empty())
+        self.prepared.is_some()
+            || !self.drops.is_empty()
+            || self.tables.iter().any(|t| t.bulk.is_some() || !t.own.read().is_empty())
     }
 
     /// Undoes everything. The transaction can be used anew.
@@ -355,6 +372,7 @@ impl Txn {
         self.undo.clear();
         self.doomed = false;
         self.prepared = None;
+        self.unpin();
         if std::mem::take(&mut self.holds_locks) {
             self.engine.locks.release_all(self.id);
         }
@@ -373,6 +391,7 @@ impl Txn {
             newest_seq: 0,
             newest_lost: false,
             bulk: None,
+            has_intent: false,
         });
         self.tables.len() - 1
     }

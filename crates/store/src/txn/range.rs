@@ -1,0 +1,135 @@
+//! DELETE of a span of time: whole chunks go as they are, only rows at the edges are deleted one by one.
+//!
+//! The whole table is locked, so that nobody else is about to change a row that goes. Chunks that lie in the span with all
+//! of their segments are dropped by the commit's manifest edit; snapshots from before it keep seeing them. Until then the
+//! segments are pinned: no merge may take them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Txn;
+use crate::commit::DroppedSegments;
+use crate::cursor::{Cursor, Direction};
+use crate::error::Result;
+use crate::limits;
+use crate::lock::LockMode;
+use crate::memtable::Memtable;
+use crate::row::RowLayout;
+use crate::segment::{SegmentId, SegmentMeta};
+use crate::table::Table;
+use crate::version::Version;
+
+/// Times that go, both ends included, in units of the time lane. `None`: all rows.
+pub type Times = Option<(u64, u64)>;
+
+impl Txn {
+    /// Deletes all rows with a time in `times`; returns how many. `None` when it cannot be done this way: the
+    /// transaction has written before, the table has secondary indexes, or no time column for a span to refer to.
+    pub fn delete_times(&mut self, table: &Arc<Table>, times: Times, timeout_ms: u64) -> Result<Option<u64>> {
+        self.engine.check_writable()?;
+        let has_time = table.schema().time.is_some();
+        if self.has_writes() || !table.indexes().is_empty() || (times.is_some() && !has_time) {
+            return Ok(None);
+        }
+        self.holds_locks = true;
+        let timeout = Duration::from_millis(timeout_ms);
+        self.engine.locks.lock_as(self.id, table.id, &[], LockMode::Exclusive, timeout, &|| false)?;
+        self.engine.flush_table(table)?;
+        let (version, chunks) = self.pin_chunks(table, times);
+        let snapshot = self.engine.take_snapshot();
+        let fast = chunks_known_by_count(&table.layout(), &version, times, &chunks, snapshot.seq());
+        let mut deleted: u64 = fast.iter().filter_map(|id| version.segments.get(id)).map(|s| s.meta().rows).sum();
+        // The rest is walked: rows of pinned chunks are counted, others deleted.
+        let mut rest = Version::clone(&version);
+        rest.segments.retain(|id, s| !fast.contains(id) && overlaps(s.meta(), times));
+        let layout = table.layout();
+        let mut cursor = Cursor::new(Arc::new(rest), layout.clone(), snapshot.clone(), None);
+        cursor.seek(None, true, Direction::Forward)?;
+        let mut key = Vec::new();
+        while let Some(span) = cursor.next_span(limits::GROUP_ROWS)? {
+            let goes_whole = span.group.segment().is_some_and(|s| chunks.contains(&s.meta().chunk));
+            for n in 0..span.rows {
+                key.clear();
+                span.group.push_key(span.row(n), &mut key)?;
+                if is_within(layout.time_of_key(&key), times) {
+                    deleted += 1;
+                    if !goes_whole {
+                        self.delete(table, &key)?;
+                    }
+                }
+            }
+        }
+        self.delete_hidden(table, &version, times, snapshot.seq())?;
+        Ok(Some(deleted))
+    }
+
+    /// Pins the chunks that go with all of their segments. Returns what the table consists of.
+    fn pin_chunks(&mut self, table: &Arc<Table>, times: Times) -> (Arc<Version>, BTreeSet<u64>) {
+        let _alone = table.maintenance.lock();
+        let version = table.version();
+        let metas = || version.segments.values().map(|s| s.meta());
+        let stays = |m: &&SegmentMeta| times.is_some_and(|(from, to)| m.min_time < from || m.max_time > to);
+        let staying: BTreeSet<u64> = metas().filter(stays).map(|m| m.chunk).collect();
+        let chunks: BTreeSet<u64> = metas().map(|m| m.chunk).filter(|chunk| !staying.contains(chunk)).collect();
+        let segments: Vec<SegmentId> = metas().filter(|m| chunks.contains(&m.chunk)).map(|m| m.id).collect();
+        if !segments.is_empty() {
+            table.pinned.lock().extend(&segments);
+            self.drops.push(DroppedSegments { table: table.clone(), segments });
+        }
+        (version, chunks)
+    }
+
+    /// Rows in memory that a newer bulk row of a dropped chunk hides must not come back.
+    fn delete_hidden(&mut self, table: &Arc<Table>, version: &Version, times: Times, snapshot: u64) -> Result<()> {
+        let layout = table.layout();
+        for memtable in version.memtables() {
+            let keys: Vec<_> = memtable
+                .entries()
+                .iter()
+                .filter(|(key, v)| is_within(layout.time_of_key(key), times) && v.at(snapshot).is_some())
+                .map(|(key, _)| key.clone())
+                .collect();
+            keys.iter().try_for_each(|key| self.delete(table, key))?;
+        }
+        Ok(())
+    }
+
+    /// Lets merges have the segments again.
+    pub(super) fn unpin(&mut self) {
+        for dropped in std::mem::take(&mut self.drops) {
+            let mut pinned = dropped.table.pinned.lock();
+            dropped.segments.iter().for_each(|id| _ = pinned.remove(id));
+        }
+    }
+}
+
+/// Segments of pinned chunks whose rows need not be looked at to be counted: alone in their chunk, with one live
+/// version of each row, and nothing newer in memory.
+fn chunks_known_by_count(
+    layout: &RowLayout,
+    version: &Version,
+    times: Times,
+    chunks: &BTreeSet<u64>,
+    snapshot: u64,
+) -> BTreeSet<SegmentId> {
+    let has_row =
+        |memtable: &Arc<Memtable>| memtable.entries().keys().any(|key| is_within(layout.time_of_key(key), times));
+    if version.memtables().any(has_row) {
+        return BTreeSet::new();
+    }
+    let metas = || version.segments.values().map(|s| s.meta());
+    metas()
+        .filter(|m| chunks.contains(&m.chunk) && m.tombstones == 0 && !m.has_versions && m.max_seq <= snapshot)
+        .filter(|m| metas().filter(|other| other.chunk == m.chunk).count() == 1)
+        .map(|m| m.id)
+        .collect()
+}
+
+fn overlaps(meta: &SegmentMeta, times: Times) -> bool {
+    times.is_none_or(|(from, to)| meta.min_time <= to && from <= meta.max_time)
+}
+
+fn is_within(time: Option<u64>, times: Times) -> bool {
+    times.is_none_or(|(from, to)| time.is_some_and(|time| (from..=to).contains(&time)))
+}
