@@ -91,6 +91,12 @@ public:
                           ulonglong *reserved) override;
   int reset_auto_increment(ulonglong value) override;
 
+  /* DELETE by chunk: ha_rrd_delete.cc. */
+  const COND *cond_push(const COND *condition) override;
+  void cond_pop() override { m_deletes_times= false; }
+  int direct_delete_rows_init() override;
+  int direct_delete_rows(ha_rows *deleted) override;
+
 private:
   static const uint max_key_bytes= 3072;
 
@@ -100,6 +106,8 @@ private:
   const KEY *key() const { return table->key_info + table_share->primary_key; }
   int result(int status);
   uint32_t secondary(uint index) const;
+  bool narrow_span(const COND *condition, Field *time);
+  bool compare_span(Field *time, Item *value, int operation);
   int duplicate(int status, uchar *record, bool is_found_late);
   RrdInsert insert_mode() const;
   int choose_columns();
@@ -119,6 +127,10 @@ private:
   const key_range *m_range_end= nullptr;
   /* Rows that the statement took AUTO_INCREMENT values for at first and has not written yet. */
   ulonglong m_counted= 0;
+  /* The span of time that a DELETE is for: records with its ends, empty for open, and whether an end goes too. */
+  std::vector<uchar> m_low, m_high;
+  bool m_low_goes= false, m_high_goes= false, m_is_empty_span= false;
+  bool m_deletes_times= false;
   uint m_duplicate_key= MAX_KEY;
   bool m_is_share_locked= false;
   bool m_is_locking= false;

@@ -19,6 +19,8 @@
 #include "key.h"
 #include "sql_plugin.h"
 #include "table.h"
+#include "item_cmpfunc.h"
+#include "tztime.h"
 
 #if MYSQL_VERSION_ID < 101100 || MYSQL_VERSION_ID >= 101200
 #error "ENGINE=RRD is built for the MariaDB 10.11 series"

@@ -687,6 +687,17 @@ int32_t rrd_scan_open(struct RrdTable *table,
                       uint32_t index,
                       struct RrdError *error);
 
+int64_t rrd_table_time_field(struct RrdTable *table);
+
+int32_t rrd_table_delete_times(struct RrdTable *table,
+                               struct RrdSession *session,
+                               const uint8_t *low,
+                               bool is_low_inclusive,
+                               const uint8_t *high,
+                               bool is_high_inclusive,
+                               uint64_t *deleted,
+                               struct RrdError *error);
+
 int32_t rrd_row_in_the_way(struct RrdTable *table,
                            struct RrdSession *session,
                            uint8_t *record,

@@ -155,6 +155,54 @@ pub unsafe extern "C" fn rrd_bulk_end(table: *mut RrdTable, session: *mut RrdSes
     }
 }
 
+/// The server's number of the time column's field; -1 if the table has none.
+///
+/// # Safety
+/// `table` is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_table_time_field(table: *mut RrdTable) -> i64 {
+    let mut number = -1;
+    // SAFETY: promised by the caller.
+    let _ = unsafe {
+        guard(std::ptr::null_mut(), || {
+            number = get(table)?.handle.time_field().map_or(-1, i64::from);
+            Ok(())
+        })
+    };
+    number
+}
+
+/// Deletes all rows within a span of time as one piece of work, whole chunks as they are. An end is a record with the
+/// time, null for open, and whether that time still goes. `RRD_UNSUPPORTED` if this has to be done row by row.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_table_delete_times(
+    table: *mut RrdTable,
+    session: *mut RrdSession,
+    low: *const u8,
+    is_low_inclusive: bool,
+    high: *const u8,
+    is_high_inclusive: bool,
+    deleted: *mut u64,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let (handle, session) = (&mut get_mut(table)?.handle, &mut get_mut(session)?.session);
+            let low = edge(low, handle.record_bytes(), is_low_inclusive)?;
+            let high = edge(high, handle.record_bytes(), is_high_inclusive)?;
+            match handle.delete_times(session, low, high)? {
+                Some(count) => *get_mut(deleted)? = count,
+                None => return Err(Failure::Outcome(abi::RRD_UNSUPPORTED)),
+            }
+            Ok(())
+        })
+    }
+}
+
 /// Begins a scan along the clustering key (`RRD_CLUSTERING_KEY`) or a secondary index; seek before reading.
 ///
 /// # Safety

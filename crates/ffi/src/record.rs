@@ -216,6 +216,18 @@ impl RecordFormat {
 }
 
 impl Plan {
+    /// The lane value of a number in a record.
+    pub fn int(&self, record: &[u8]) -> u64 {
+        match self.codec.lane() {
+            // SAFETY: only blobs lead out of a record.
+            Lane::Int { .. } => match unsafe { self.codec.read(&record[self.offset..]) } {
+                Value::Int(value) => value,
+                _ => 0,
+            },
+            _ => 0,
+        }
+    }
+
     /// The same column from an entry of an index; `None` if those do not hold it as it stands.
     pub fn from_entry(&self, index: &Index) -> Option<Plan> {
         let column = index.column_of(self.column).filter(|_| self.null_mask == 0)?;

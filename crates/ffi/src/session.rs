@@ -98,6 +98,19 @@ impl Session {
         }
     }
 
+    /// Deletes rows by time ([`Txn::delete_times`]); waits for the table as long as the session allows.
+    pub fn delete_times(&mut self, table: &Arc<Table>, times: Option<(u64, u64)>) -> Outcome<Option<u64>> {
+        let mut left = self.lock_timeout_ms;
+        loop {
+            let piece = left.min(LOCK_WAIT_PIECE_MS);
+            match self.txn.delete_times(table, times, piece) {
+                Err(Error::LockTimeout) if left > piece => left -= piece,
+                other => return Ok(other?),
+            }
+            self.check_killed()?;
+        }
+    }
+
     /// Takes a row's lock; waits as long as the session allows, unless killed.
     pub fn lock_row(&mut self, table: &Arc<Table>, key: &[u8]) -> Outcome<()> {
         let mut left = self.lock_timeout_ms;

@@ -259,6 +259,41 @@ impl TableHandle {
         }
     }
 
+    /// The server's number of the time column's field.
+    pub fn time_field(&self) -> Option<u32> {
+        let time = self.format.layout().schema().time?;
+        self.time_plan(time.column).map(|plan| plan.number)
+    }
+
+    fn time_plan(&self, column: u16) -> Option<&Plan> {
+        self.format.plans().iter().find(|plan| plan.column == column)
+    }
+
+    /// Deletes all rows within a span of time, or all rows at all without ends; an end is a record with the time and
+    /// whether that time still goes. `None` if this has to be done row by row.
+    pub fn delete_times(
+        &mut self,
+        session: &mut Session,
+        low: Option<(&[u8], bool)>,
+        high: Option<(&[u8], bool)>,
+    ) -> Outcome<Option<u64>> {
+        if low.is_none() && high.is_none() {
+            return session.delete_times(&self.table, None);
+        }
+        let time = self.format.layout().schema().time;
+        let Some(plan) = time.and_then(|time| self.time_plan(time.column)) else { return Ok(None) };
+        let Some(from) = low.map_or(Some(0), |(record, goes)| plan.int(record).checked_add(u64::from(!goes))) else {
+            return Ok(Some(0));
+        };
+        let Some(to) = high.map_or(Some(u64::MAX), |(record, goes)| plan.int(record).checked_sub(u64::from(!goes))) else {
+            return Ok(Some(0));
+        };
+        if from > to {
+            return Ok(Some(0));
+        }
+        session.delete_times(&self.table, Some((from, to)))
+    }
+
     // -- Scans -----------------------------------------------------------------------------------------------
 
     /// Begins a scan along the clustering key or a secondary index; seek before reading.

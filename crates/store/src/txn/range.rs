@@ -29,7 +29,7 @@ impl Txn {
     pub fn delete_times(&mut self, table: &Arc<Table>, times: Times, timeout_ms: u64) -> Result<Option<u64>> {
         self.engine.check_writable()?;
         let has_time = table.schema().time.is_some();
-        if self.has_writes() || !table.indexes().is_empty() || (times.is_some() && !has_time) {
+        if self.has_written_to(table) || !table.indexes().is_empty() || (times.is_some() && !has_time) {
             return Ok(None);
         }
         self.holds_locks = true;
@@ -62,6 +62,12 @@ impl Txn {
         }
         self.delete_hidden(table, &version, times, snapshot.seq())?;
         Ok(Some(deleted))
+    }
+
+    fn has_written_to(&self, table: &Arc<Table>) -> bool {
+        let is_it = |other: &Arc<Table>| Arc::ptr_eq(other, table);
+        self.drops.iter().any(|dropped| is_it(&dropped.table))
+            || self.tables.iter().any(|t| is_it(&t.table) && (t.bulk.is_some() || !t.own.read().is_empty()))
     }
 
     /// Pins the chunks that go with all of their segments. Returns what the table consists of.
