@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 
+use crate::config::FlushLog;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::live::LiveSegment;
@@ -24,7 +25,7 @@ use crate::row::RowLayout;
 use crate::segment::{SegmentId, SegmentMeta};
 use crate::table::{Table, find_in_segment};
 use crate::txn::Txn;
-use crate::wal::Lsn;
+use crate::wal::{Lsn, Wal};
 
 /// The order of commits.
 pub(crate) struct CommitQueue {
@@ -66,6 +67,8 @@ pub(crate) struct Pending {
     drops: Vec<DroppedSegments>,
     /// Set for a prepared transaction: its first sequence number. Its segments are linked when it is applied.
     links_from: Option<u64>,
+    /// The log record that it waits for; a commit through the manifest has none.
+    record: Option<LogRecord>,
     state: Mutex<PendingState>,
 }
 
@@ -76,6 +79,13 @@ pub(crate) struct DroppedSegments {
     pub segments: Vec<SegmentId>,
 }
 
+/// The log record of a commit, and how safe it has to be before the commit is applied.
+#[derive(Clone, Copy)]
+pub(crate) struct LogRecord {
+    pub lsn: Lsn,
+    pub mode: FlushLog,
+}
+
 /// A write set on its way.
 pub(crate) struct TableWrites {
     pub table: Arc<Table>,
@@ -83,6 +93,33 @@ pub(crate) struct TableWrites {
     pub own: Arc<RwLock<OwnWrites>>,
     /// The newest key of each series that private segments went to; `None` if that is not known.
     pub newest: Option<HashMap<Key, Key>>,
+}
+
+impl Pending {
+    /// Its state; one that waits for the log may be through.
+    fn look(&self, wal: &Wal) -> PendingState {
+        let mut state = self.state.lock();
+        if let (PendingState::Waiting, Some(LogRecord { lsn, mode })) = (*state, self.record) {
+            *state = match mode {
+                FlushLog::EverySecond => PendingState::Ready,
+                _ => match wal.fate(lsn, mode == FlushLog::Sync) {
+                    None => PendingState::Waiting,
+                    Some(Ok(())) => PendingState::Ready,
+                    Some(Err(_)) => PendingState::Failed,
+                },
+            };
+        }
+        *state
+    }
+
+    /// Notes whether it is durable, unless that is known.
+    fn decide(&self, is_durable: bool) -> PendingState {
+        let mut state = self.state.lock();
+        if *state == PendingState::Waiting {
+            *state = if is_durable { PendingState::Ready } else { PendingState::Failed };
+        }
+        *state
+    }
 }
 
 impl TableWrites {
@@ -156,7 +193,7 @@ impl Engine {
     fn commit_rows(&self, txn: &mut Txn) -> Result<()> {
         let tables = txn.table_writes();
         let mut body = log_record::encode(&log_parts(&tables));
-        let (pending, lsn) = {
+        let pending = {
             let mut queue = self.commit_queue.lock();
             if self.check_inserts(&queue, txn)? {
                 // Rows that another transaction was faster to insert were taken out (INSERT IGNORE).
@@ -166,12 +203,12 @@ impl Engine {
             let start_lsn = self.wal.position();
             let lsn = self.wal.append_parts(&[&log_record::header(seq), &body])?;
             queue.next_seq += 1;
-            (self.enqueue(&mut queue, seq, start_lsn, (tables, Vec::new()), None), lsn)
+            let record = LogRecord { lsn, mode: self.flush_log() };
+            self.enqueue(&mut queue, seq, start_lsn, (tables, Vec::new()), None, Some(record))
         };
         self.bytes_logged.fetch_add(body.len() as u64, Ordering::Relaxed);
         drop(body);
-        let durable = self.make_durable(lsn);
-        self.finish(&pending, durable)
+        self.finish_logged(&pending)
     }
 
     /// Commits private segments by one manifest edit.
@@ -195,7 +232,7 @@ impl Engine {
             }
             edits.push(Edit::NextSeq { seq });
             queue.next_seq = seq;
-            self.enqueue(&mut queue, seq - 1, self.wal.position(), (tables, txn.drops.clone()), None)
+            self.enqueue(&mut queue, seq - 1, self.wal.position(), (tables, txn.drops.clone()), None, None)
         };
         let durable = self.commit_manifest(&edits);
         let committed: Vec<SegmentMeta> = edits
@@ -221,25 +258,42 @@ impl Engine {
         start_lsn: Lsn,
         (tables, drops): (Vec<TableWrites>, Vec<DroppedSegments>),
         links_from: Option<u64>,
+        record: Option<LogRecord>,
     ) -> Arc<Pending> {
         for t in &tables {
             t.table.last_commit_seq.store(seq, Ordering::Release);
         }
-        let pending =
-            Arc::new(Pending { seq, start_lsn, tables, drops, links_from, state: Mutex::new(PendingState::Waiting) });
+        let pending = Arc::new(Pending {
+            seq,
+            start_lsn,
+            tables,
+            drops,
+            links_from,
+            record,
+            state: Mutex::new(PendingState::Waiting),
+        });
         queue.pending.push_back(pending.clone());
         pending
     }
 
+    /// Waits for the log record of a commit, then applies it in its turn.
+    pub(crate) fn finish_logged(&self, pending: &Arc<Pending>) -> Result<()> {
+        let durable = match pending.record {
+            // Whoever syncs for many applies for them as well, so that each wakes to a commit that is done.
+            Some(LogRecord { lsn, mode: FlushLog::Sync }) => self.wal.flush(lsn, true, &|| self.apply_ready()),
+            Some(LogRecord { lsn, mode: FlushLog::Write }) => self.wal.flush(lsn, false, &|| self.apply_ready()),
+            _ => Ok(()),
+        };
+        self.finish(pending, durable)
+    }
+
     /// Applies (or drops) a commit in its turn; returns when that is done.
     pub(crate) fn finish(&self, pending: &Arc<Pending>, durable: Result<()>) -> Result<()> {
-        let outcome = if durable.is_ok() { PendingState::Ready } else { PendingState::Failed };
-        *pending.state.lock() = outcome;
-        self.apply_ready();
-        if outcome == PendingState::Ready {
-            // Commits before this one may still wait for their threads to say how the disk answered.
+        if pending.decide(durable.is_ok()) != PendingState::Done {
+            self.apply_ready();
+            // Commits before this one may still wait for the disk.
             let mut applied = self.applied_wait.lock();
-            while *pending.state.lock() != PendingState::Done {
+            while durable.is_ok() && *pending.state.lock() != PendingState::Done {
                 self.applied.wait(&mut applied);
             }
         }
@@ -258,7 +312,7 @@ impl Engine {
         loop {
             let front = self.commit_queue.lock().pending.front().cloned();
             let Some(front) = front else { break };
-            let state = *front.state.lock();
+            let state = front.look(&self.wal);
             match state {
                 PendingState::Ready => self.apply(&front),
                 PendingState::Failed => {}
@@ -297,6 +351,9 @@ impl Engine {
                 }
                 (key, write.row)
             });
+            if version.active.first_lsn() == u64::MAX {
+                self.in_memory.lock().insert(t.table.id, t.table.clone());
+            }
             let added = version.active.apply(pending.seq, pending.start_lsn.0, oldest, writes);
             self.memory.active.fetch_add(added, Ordering::Relaxed);
             let committed = std::mem::take(&mut own.private);

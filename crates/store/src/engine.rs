@@ -56,6 +56,10 @@ pub struct Engine {
     pub(crate) locks: RowLocks,
     pub(crate) workers: Workers,
     pub(crate) memory: MemtableMemory,
+    /// Tables with rows in memtables, and perhaps some that had some: see `trim_log`.
+    pub(crate) in_memory: Mutex<BTreeMap<TableId, Arc<Table>>>,
+    /// Held by the one commit that sets memtables aside.
+    pub(crate) freezing: Mutex<()>,
     pub(crate) tuning: Tuning,
     pub(crate) next_table: AtomicU32,
     pub(crate) next_segment: AtomicU64,
@@ -109,6 +113,8 @@ impl Engine {
     pub fn open(config: Config, fs: Arc<dyn Fs>) -> Result<Arc<Engine>> {
         let parts = crate::recovery::read_folder(&config, fs)?;
         let active: usize = parts.tables.by_id.values().map(|t| t.version().memtable_bytes()).sum();
+        let has_rows = |t: &&Arc<Table>| !t.version().active.is_empty();
+        let in_memory = parts.tables.by_id.values().filter(has_rows).map(|t| (t.id, t.clone())).collect();
         let engine = Arc::new(Engine {
             fs: parts.fs,
             dir: config.dir.clone(),
@@ -133,6 +139,8 @@ impl Engine {
                 frozen: AtomicI64::new(0),
                 limit: AtomicUsize::new(config.memtable_bytes),
             },
+            in_memory: Mutex::new(in_memory),
+            freezing: Mutex::new(()),
             tuning: config.tuning,
             next_table: AtomicU32::new(parts.next_table),
             next_segment: AtomicU64::new(parts.next_segment),
@@ -158,8 +166,7 @@ impl Engine {
         if self.poisoned().is_some() {
             return Ok(());
         }
-        self.wal.mark()?;
-        self.wal.sync(self.wal.position())?;
+        self.wal.close()?;
         crate::shutdown::write_note(&*self.fs, &self.dir, self.wal.position())
     }
 
@@ -206,6 +213,7 @@ impl Engine {
         for table in &dropped {
             self.tables.write().remove(table);
             self.empty(table);
+            self.in_memory.lock().remove(&table.id);
             // Scans that still read keep files; what stays is removed at the next start.
             if let Err(error) = self.fs.remove_dir(&table.dir) {
                 tracing::info!(%error, "the folder of a dropped table stays for now");
@@ -291,7 +299,7 @@ impl Engine {
             self.freeze(&table);
             self.flush_frozen(&table)?;
         }
-        Ok(())
+        self.trim_log()
     }
 
     /// Sets the next AUTO_INCREMENT value (ALTER TABLE ... AUTO_INCREMENT=n); it never goes below an existing value.
@@ -303,7 +311,11 @@ impl Engine {
 
     /// Writes all memtables to segments.
     pub fn flush_all(&self) -> Result<()> {
-        self.all_tables().iter().try_for_each(|t| self.flush_table(t))
+        for table in self.tables_in_memory() {
+            self.freeze(&table);
+            self.flush_frozen(&table)?;
+        }
+        self.trim_log()
     }
 
     /// Merges what is due, in the calling thread.

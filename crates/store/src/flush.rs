@@ -15,6 +15,9 @@ use crate::table::Table;
 use crate::wal::Lsn;
 use crate::write_out::OutRow;
 
+/// When memtables are over half of what they may have, at least this part of it is set aside at once.
+const MEMTABLE_PARTS: usize = 8;
+
 impl Engine {
     /// Sets the active memtable of a table aside, unless it is empty.
     pub(crate) fn freeze(&self, table: &Table) {
@@ -85,7 +88,7 @@ impl Engine {
         table.flushed_seq.store(complete_up_to, Ordering::Release);
         self.memory.frozen.fetch_sub(memtable.bytes() as i64, Ordering::Relaxed);
         self.flushes.fetch_add(1, Ordering::Relaxed);
-        self.trim_log()
+        Ok(())
     }
 
     /// Removes log files that no memtable needs.
@@ -95,32 +98,64 @@ impl Engine {
             let queue = self.commit_queue.lock();
             let mut keep = queue.pending.front().map_or_else(|| self.wal.position(), |p| p.start_lsn);
             keep = keep.min(Engine::prepared_start(&queue));
-            for table in self.all_tables() {
-                for memtable in table.version().memtables() {
-                    keep = keep.min(Lsn(memtable.first_lsn()));
-                }
-            }
+            self.in_memory.lock().retain(|_, table| {
+                let first = table.version().memtables().map(|m| m.first_lsn()).min().unwrap_or(u64::MAX);
+                keep = keep.min(Lsn(first));
+                first != u64::MAX
+            });
             keep
         };
         self.wal.truncate(keep_from)
     }
 
-    /// After a commit: freezes the largest memtable when all together are over half of what they may have, or the
-    /// one with the oldest commit when the log grew too long.
+    /// After a commit: freezes the largest memtables when all together are over half of what they may have, and those
+    /// with the oldest commits when the log grew too long.
     pub(crate) fn after_commit(&self) {
         let limit = self.memory.limit.load(Ordering::Relaxed);
-        let active = self.memory.active.load(Ordering::Relaxed).max(0) as usize;
-        let table = if active > limit / 2 {
-            self.all_tables().into_iter().max_by_key(|t| t.version().active.bytes())
-        } else if self.wal.bytes() > (2 * limit as u64).max(limits::LOG_TOTAL_BYTES) {
-            self.all_tables().into_iter().min_by_key(|t| t.version().active.first_lsn())
-        } else {
-            None
-        };
-        if let Some(table) = table {
+        let log_limit = (2 * limit as u64).max(limits::LOG_TOTAL_BYTES);
+        let is_half_full = || self.memory.active.load(Ordering::Relaxed).max(0) as usize > limit / 2;
+        let is_log_long = || self.wal.bytes() > log_limit;
+        if !is_half_full() && !is_log_long() {
+            return;
+        }
+        let Some(_alone) = self.freezing.try_lock() else { return };
+        if is_half_full() {
+            self.freeze_largest(limit / MEMTABLE_PARTS);
+        } else if is_log_long() {
+            // What is younger than the oldest quarter does not hold up the log's files. Were it frozen as well, each
+            // commit would set a memtable aside until the flushes are done.
+            self.freeze_older_than(Lsn(self.wal.position().0.saturating_sub(log_limit / 4 * 3)));
+        }
+    }
+
+    /// Freezes memtables, the largest first, until `bytes` are set aside: with many small tables one after the other
+    /// would be a look through all of them at each commit.
+    fn freeze_largest(&self, bytes: usize) {
+        let mut tables: Vec<_> = self.tables_in_memory().into_iter().map(|t| (t.version().active.bytes(), t)).collect();
+        tables.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        let mut frozen = 0;
+        for (size, table) in tables {
+            if frozen > 0 && frozen + size > bytes {
+                break;
+            }
             self.freeze(&table);
             self.workers.ask_flush(table.id);
+            frozen += size;
         }
+    }
+
+    fn freeze_older_than(&self, lsn: Lsn) {
+        for table in self.tables_in_memory() {
+            if Lsn(table.version().active.first_lsn()) < lsn {
+                self.freeze(&table);
+                self.workers.ask_flush(table.id);
+            }
+        }
+    }
+
+    /// Tables with rows in memtables.
+    pub(crate) fn tables_in_memory(&self) -> Vec<Arc<Table>> {
+        self.in_memory.lock().values().cloned().collect()
     }
 
     /// Waits until the memtables have room; a failing flush ends the wait with its error.

@@ -34,6 +34,10 @@ pub const MAX_CHUNK_SEGMENTS: usize = 12;
 /// Bytes of one log file before the next is begun.
 pub const LOG_FILE_BYTES: u64 = 64 << 20;
 
+/// Bytes of room that a log file asks for at once. Large enough that few syncs have to make a new length durable, small
+/// enough not to matter beside the data of a small installation.
+pub const LOG_ROOM_BYTES: u64 = 1 << 20;
+
 /// Bytes of all log files before the oldest memtables are flushed to free them.
 pub const LOG_TOTAL_BYTES: u64 = 512 << 20;
 

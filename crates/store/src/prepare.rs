@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 
-use crate::commit::{Pending, TableWrites};
+use crate::commit::{LogRecord, Pending, TableWrites};
 use crate::config::FlushLog;
 use crate::engine::{Engine, Tables};
 use crate::error::{Error, Result};
@@ -97,7 +97,7 @@ impl Engine {
     /// Second phase: commits a prepared transaction. False if there is none with this id.
     pub fn commit_prepared(&self, xid: &[u8]) -> Result<bool> {
         self.check_writable()?;
-        let (pending, lsn, owner) = {
+        let (pending, owner) = {
             let mut queue = self.commit_queue.lock();
             let Some(at) = queue.prepared.iter().position(|p| p.xid == xid) else { return Ok(false) };
             let prepared = queue.prepared[at].clone();
@@ -108,10 +108,13 @@ impl Engine {
             queue.next_seq = seq + 1;
             queue.prepared.remove(at);
             let tables = prepared.tables.iter().map(TableWrites::share).collect();
-            (self.enqueue(&mut queue, seq, prepared.start_lsn, (tables, Vec::new()), Some(first)), lsn, prepared.owner)
+            let record = LogRecord { lsn, mode: self.flush_log() };
+            (
+                self.enqueue(&mut queue, seq, prepared.start_lsn, (tables, Vec::new()), Some(first), Some(record)),
+                prepared.owner,
+            )
         };
-        let durable = self.make_durable(lsn);
-        let finished = self.finish(&pending, durable);
+        let finished = self.finish_logged(&pending);
         self.locks.release_all(owner);
         finished.map(|()| true)
     }

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::Weak;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,9 @@ use crate::manifest::edit::TableId;
 
 /// How often the log is synced when commits do not, and how soon failed work is tried again.
 const TICK: Duration = Duration::from_secs(1);
+
+/// Flushes after which the log is shortened even if there is more to flush.
+const FLUSHES_BETWEEN_TRIMS: u64 = 64;
 
 /// The threads and their lists of work.
 pub(crate) struct Workers {
@@ -149,7 +153,12 @@ fn flush_loop(weak: &Weak<Engine>) {
 
 fn flush_one(engine: &Arc<Engine>, id: TableId) {
     let Some(table) = engine.table_by_id(id) else { return };
-    let result = engine.flush_frozen(&table);
+    let mut result = engine.flush_frozen(&table);
+    // With many tables the log is not looked through after each.
+    let is_last = engine.workers.lists.lock().flush.is_empty();
+    if result.is_ok() && (is_last || engine.flushes.load(Ordering::Relaxed) % FLUSHES_BETWEEN_TRIMS == 0) {
+        result = engine.trim_log();
+    }
     let mut lists = engine.workers.lists.lock();
     lists.flushes += 1;
     match result {

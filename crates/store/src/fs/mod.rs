@@ -23,6 +23,9 @@ pub trait WriteFile: Send {
     /// Cuts the file back to its first `len` bytes, which needs no space; durable after `sync`. It takes away
     /// what a failed `write` may have left behind.
     fn truncate(&mut self, len: u64) -> Result<()>;
+    /// Asks for zeros behind what is written, up to `len` bytes of file, so that a `sync` of what is then written
+    /// there need not make a new length durable as well. A wish: the disk may give less, or nothing.
+    fn reserve(&mut self, len: u64);
     /// Bytes written so far; a failed `write` does not count, whatever it left behind.
     fn len(&self) -> u64;
     /// Whether nothing was written yet.

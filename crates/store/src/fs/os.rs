@@ -21,7 +21,10 @@ pub struct OsFs;
 struct OsWriteFile {
     file: File,
     path: PathBuf,
+    /// Bytes written.
     len: u64,
+    /// Where reserved zeros end.
+    room: u64,
 }
 
 struct OsReadFile {
@@ -50,8 +53,17 @@ impl WriteFile for OsWriteFile {
 
     fn truncate(&mut self, len: u64) -> Result<()> {
         self.file.set_len(len).map_err(Error::io("truncate", &self.path))?;
-        self.len = len;
+        (self.len, self.room) = (len, len);
         Ok(())
+    }
+
+    fn reserve(&mut self, len: u64) {
+        // Zeros, not fallocate: the first write into each allocated but unwritten block changes metadata again.
+        let from = self.len.max(self.room);
+        let zeros = vec![0; len.saturating_sub(from) as usize];
+        if self.file.write_all_at(&zeros, from).is_ok() {
+            self.room = len.max(from);
+        }
     }
 
     fn len(&self) -> u64 {
@@ -77,7 +89,7 @@ impl Fs for OsFs {
             .mode(0o600)
             .open(path)
             .map_err(Error::io("create", path))?;
-        Ok(Box::new(OsWriteFile { file, path: path.to_path_buf(), len: 0 }))
+        Ok(Box::new(OsWriteFile { file, path: path.to_path_buf(), len: 0, room: 0 }))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
@@ -183,6 +195,7 @@ mod tests {
         assert!(OsFs.create(&path).is_err(), "the name is taken");
         file.write(b"hello ").unwrap();
         file.write(b"wurld").unwrap();
+        file.reserve(4096);
         file.truncate(7).unwrap();
         file.write(b"orld").unwrap();
         file.sync().unwrap();
@@ -196,6 +209,22 @@ mod tests {
         assert!(read.read_at(7, &mut buf).is_err(), "a short file is an error");
         assert_eq!(read.len(), 11);
         assert_eq!((mode(&path), mode(&folder)), (0o600, 0o700));
+    }
+
+    #[test]
+    fn reserved_room_holds_zeros_and_can_be_given_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let mut file = OsFs.create(&path).unwrap();
+        file.write(b"front").unwrap();
+        file.reserve(9000);
+        file.write(b", back").unwrap();
+        file.sync().unwrap();
+        let bytes = fs::read(&path).unwrap();
+        assert_eq!((&bytes[..11], file.len()), (&b"front, back"[..], 11));
+        assert!(bytes[11..].iter().all(|&b| b == 0));
+        file.truncate(11).unwrap();
+        assert_eq!(OsFs.open(&path).unwrap().len(), 11);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! machine finds: everything durable, and of the rest a seeded choice, where each unsynced write is kept, lost
 //! (a hole of zeros when something behind it was kept) or torn, and each unsynced name is kept or lost,
 //! independent of order. Faults are planned by the number of a mutating operation, counted from 1: create
-//! (files, folders and lock files), write, truncate, sync, rename, remove, link, sync_dir. No state is shared
+//! (files, folders and lock files), write, truncate, reserve, sync, rename, remove, link, sync_dir. No state is shared
 //! between a file system and the one that its power cut gives; clones share all of it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,9 @@ use crate::error::{Error, Result};
 
 #[cfg(test)]
 mod tests;
+
+/// Zeros that a file gets at most when it asks for room: little, because tests look at every byte of files.
+const MAX_ROOM: usize = 100;
 
 /// A simulated file system.
 #[derive(Clone)]
@@ -451,6 +454,16 @@ impl WriteFile for SimWriteFile {
                 self.fail("truncate", libc::EIO)
             }
             Fate::Fails(errno) => self.fail("truncate", errno),
+        }
+    }
+
+    fn reserve(&mut self, len: u64) {
+        let disk = &mut *self.disk.lock();
+        let fate = disk.begin("reserve");
+        let room = (len as usize).saturating_sub(self.len).min(MAX_ROOM);
+        let inode = &mut disk.inodes[self.inode];
+        if !matches!(fate, Fate::Fails(_)) && inode.seen.len() < self.len + room {
+            inode.change(Change::Write { offset: self.len, bytes: vec![0; room] });
         }
     }
 

@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
 use crate::fs::Fs;
@@ -19,12 +19,14 @@ use crate::limits;
 
 mod frame;
 mod recover;
+mod wait;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
 pub use recover::Replay;
+use wait::{Seat, Waiter};
 use writer::{Failure, Writer};
 
 /// Capacity of a buffer above which it is not kept for the next group.
@@ -39,8 +41,6 @@ pub struct Wal {
     dir: PathBuf,
     incarnation: u64,
     shared: Mutex<Shared>,
-    /// Signalled when a leader is done.
-    done: Condvar,
     /// Only the leader and `truncate` take it, never while they hold `shared`.
     writer: Mutex<Writer>,
 }
@@ -64,6 +64,8 @@ struct Shared {
     refused: Vec<Refused>,
     /// Whether a leader is at work.
     busy: bool,
+    /// Who waits for a leader, in the order in which they came.
+    waiters: Vec<Waiter>,
     poisoned: Option<String>,
     file_bytes: u64,
 }
@@ -95,6 +97,7 @@ impl Wal {
             marked: end,
             refused: Vec::new(),
             busy: false,
+            waiters: Vec::new(),
             poisoned: None,
             file_bytes: writer.bytes(),
         };
@@ -102,7 +105,6 @@ impl Wal {
             dir: dir.to_path_buf(),
             incarnation: writer.incarnation,
             shared: Mutex::new(shared),
-            done: Condvar::new(),
             writer: Mutex::new(writer),
         })
     }
@@ -130,12 +132,17 @@ impl Wal {
     /// Makes the record that ends at `up_to`, and all before it, durable. An error is this record's own: on a
     /// full disk it was refused and is not in the log; the records before it may have been refused as well.
     pub fn sync(&self, up_to: Lsn) -> Result<()> {
-        self.flush(up_to, true)
+        self.flush(up_to, true, &|| ())
     }
 
     /// Hands the record that ends at `up_to`, and all before it, to the operating system.
     pub fn write(&self, up_to: Lsn) -> Result<()> {
-        self.flush(up_to, false)
+        self.flush(up_to, false, &|| ())
+    }
+
+    /// What became of the record that ends at `up_to`, if that is known: durable, or with the operating system.
+    pub fn fate(&self, up_to: Lsn, durable: bool) -> Option<Result<()>> {
+        self.outcome(&self.shared.lock(), up_to, durable)
     }
 
     /// Up to here every record is durable, or was refused by a full disk.
@@ -194,16 +201,30 @@ impl Wal {
         self.write(marked)
     }
 
-    fn flush(&self, up_to: Lsn, durable: bool) -> Result<()> {
+    /// Makes everything durable, marks the end, and gives back the room behind it; for a clean shutdown.
+    pub fn close(&self) -> Result<()> {
+        self.mark()?;
+        self.sync(self.position())?;
+        self.writer.lock().give_back();
+        Ok(())
+    }
+
+    /// [`Wal::sync`] or [`Wal::write`]. When the fate of a group is known, its leader calls `settled` before it wakes
+    /// those who wait for it, so that what it can do for all of them is done once and they wake only once.
+    pub fn flush(&self, up_to: Lsn, durable: bool, settled: &dyn Fn()) -> Result<()> {
         let mut shared = self.shared.lock();
         loop {
             if let Some(outcome) = self.outcome(&shared, up_to, durable) {
                 return outcome;
             }
-            if shared.busy {
-                self.done.wait(&mut shared);
-            } else {
-                self.lead(&mut shared, durable);
+            if !shared.busy {
+                self.lead(&mut shared, durable, settled);
+                continue;
+            }
+            let seat = Seat::take();
+            shared.waiters.push(Waiter { up_to, durable, seat: seat.clone() });
+            if MutexGuard::unlocked(&mut shared, || seat.wait()) {
+                return Ok(());
             }
         }
     }
@@ -225,7 +246,7 @@ impl Wal {
     }
 
     /// Writes all that is in the buffer, and syncs, for everybody who waits.
-    fn lead(&self, shared: &mut MutexGuard<'_, Shared>, durable: bool) {
+    fn lead(&self, shared: &mut MutexGuard<'_, Shared>, durable: bool, settled: &dyn Fn()) {
         let spare = std::mem::take(&mut shared.spare);
         let mut group = std::mem::replace(&mut shared.buffer, spare);
         let (start, end) = (shared.buffer_start, shared.end);
@@ -244,7 +265,17 @@ impl Wal {
             group.clear();
             shared.spare = group;
         }
-        self.done.notify_all();
+        let served = shared.take_served();
+        // The next group is on its way to the disk while this one's commits are applied.
+        if let Some(next) = shared.take_first() {
+            next.seat.look();
+        }
+        MutexGuard::unlocked(shared, || {
+            settled();
+            served
+                .into_iter()
+                .for_each(|(waiter, is_done)| if is_done { waiter.seat.done() } else { waiter.seat.look() });
+        });
     }
 }
 
@@ -254,6 +285,27 @@ impl Shared {
         frame::encode(&mut self.buffer, incarnation, self.end, self.synced, parts);
         self.end.0 += (self.buffer.len() - before) as u64;
         self.end
+    }
+
+    /// Takes out the waiters whose fate is known, and whether it is what they wanted; a poisoned log has no hope for any.
+    fn take_served(&mut self) -> Vec<(Waiter, bool)> {
+        let mut served = Vec::new();
+        let waiting = std::mem::take(&mut self.waiters);
+        for waiter in waiting {
+            let reached = if waiter.durable { self.synced } else { self.written };
+            let is_done = waiter.up_to <= reached && self.refused_with(waiter.up_to).is_none();
+            if is_done || waiter.up_to <= reached || self.poisoned.is_some() {
+                served.push((waiter, is_done));
+            } else {
+                self.waiters.push(waiter);
+            }
+        }
+        served
+    }
+
+    /// Takes out the waiter that came first: it leads, unless somebody else does by then.
+    fn take_first(&mut self) -> Option<Waiter> {
+        (!self.waiters.is_empty()).then(|| self.waiters.remove(0))
     }
 
     fn check_poison(&self) -> Result<()> {

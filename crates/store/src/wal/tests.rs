@@ -358,6 +358,66 @@ fn threads_share_syncs_and_all_are_durable() {
 }
 
 #[test]
+fn room_behind_the_last_record_is_passed_over_and_given_back() {
+    let fs = new_fs(0);
+    let (wal, _) = open(&fs);
+    commit(&wal, b"one").unwrap();
+    let path = only_file(&fs);
+    assert!(fs.read(&path).len() > 64 + 27, "the file has room");
+    assert_eq!(payloads(&open(&fs.kill()).1), [b"one"]);
+    wal.close().unwrap();
+    assert_eq!(fs.read(&path).len(), 64 + 27 + 24, "a record and a mark");
+    commit(&wal, &[2; 300]).unwrap();
+    commit(&wal, b"three").unwrap();
+    assert_eq!(fs.read(&path).len(), 64 + 27 + 24 + 324, "nothing is left behind the end of an older file");
+    assert_eq!(open(&fs.power_cut(1)).1.len(), 3);
+}
+
+#[test]
+fn threads_that_want_a_write_and_threads_that_want_a_sync_are_both_served() {
+    let fs = new_fs(0);
+    let (wal, _) = open_with(&fs, 20_000).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8u8 {
+            let wal = &wal;
+            scope.spawn(move || {
+                for i in 0..200u8 {
+                    let lsn = wal.append(&[thread, i]).unwrap();
+                    if thread % 2 == 0 { wal.sync(lsn) } else { wal.write(lsn) }.unwrap();
+                    let is_safe = if thread % 2 == 0 { wal.synced() >= lsn } else { wal.fate(lsn, false).is_some() };
+                    assert!(is_safe);
+                }
+            });
+        }
+    });
+    assert_eq!(open(&fs.kill()).1.len(), 1600);
+}
+
+#[test]
+fn threads_that_wait_learn_of_a_failed_sync() {
+    let fs = new_fs(2);
+    let (wal, _) = open(&fs);
+    commit(&wal, b"first").unwrap();
+    let acknowledged = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for thread in 0..8u8 {
+            let (wal, acknowledged) = (&wal, &acknowledged);
+            scope.spawn(move || {
+                for i in 0..=255u8 {
+                    match commit(wal, &[thread, i]) {
+                        Ok(_) => acknowledged.lock().push(vec![thread, i]),
+                        Err(_) => return,
+                    }
+                }
+            });
+        }
+        fs.fail_at(fs.op_count() + 40, libc::EIO);
+    });
+    let found: Vec<Vec<u8>> = open(&fs.power_cut(3)).1.into_iter().map(|(_, payload)| payload).collect();
+    assert!(acknowledged.into_inner().iter().all(|record| found.contains(record)));
+}
+
+#[test]
 fn threads_on_a_full_disk_learn_each_their_own_fate() {
     let fs = new_fs(5);
     let (wal, _) = open_with(&fs, 2_000).unwrap();
@@ -528,7 +588,9 @@ fn the_worked_example_of_the_format_document_holds() {
     commit(&open(&fs).0, b"hi").unwrap();
     let document = include_str!("../../../../docs/format-log.md");
     let bytes = fs.read(&only_file(&fs));
-    let lines = bytes.chunks(16).map(|line| line.iter().map(|b| format!("{b:02x} ")).collect::<String>());
+    let (frames, room) = bytes.split_at(90);
+    assert!(room.iter().all(|&b| b == 0));
+    let lines = frames.chunks(16).map(|line| line.iter().map(|b| format!("{b:02x} ")).collect::<String>());
     let dump: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
     let dump = dump.join("\n");
     assert!(document.contains(&dump), "the document should say\n{dump}");

@@ -12,6 +12,7 @@ use super::Lsn;
 use super::frame::{FileHeader, HEADER_BYTES};
 use crate::error::Error;
 use crate::fs::{Fs, WriteFile};
+use crate::limits::LOG_ROOM_BYTES;
 
 /// How a group failed.
 pub enum Failure {
@@ -32,6 +33,27 @@ pub struct Retired {
 struct Current {
     file: Box<dyn WriteFile>,
     number: u64,
+    /// Up to here room was asked for.
+    room: u64,
+}
+
+impl Current {
+    /// Makes room for `bytes` more. Large groups go without: their own bytes are the larger part of a sync.
+    fn reserve(&mut self, bytes: u64) {
+        let end = self.file.len() + bytes;
+        if end > self.room && bytes < LOG_ROOM_BYTES / 16 {
+            self.room = end.next_multiple_of(LOG_ROOM_BYTES);
+            self.file.reserve(self.room);
+        }
+    }
+
+    /// Gives back the room that is left. Nobody is told of it before it is durable: it is only space.
+    fn give_back(&mut self) {
+        self.room = self.file.len();
+        if let Err(error) = self.file.truncate(self.room) {
+            tracing::warn!(%error, "could not shorten a log file");
+        }
+    }
 }
 
 /// The files.
@@ -76,15 +98,16 @@ impl Writer {
             self.begin_file(start)?;
         }
         let path = self.current_path();
-        if let Some(current) = &mut self.current
-            && let Err(e) = current.file.write(group)
-        {
-            let e = at(&path, e);
-            if !e.is_disk_full() {
-                return Err(Failure::Broken(e));
+        if let Some(current) = &mut self.current {
+            current.reserve(group.len() as u64);
+            if let Err(e) = current.file.write(group) {
+                let e = at(&path, e);
+                if !e.is_disk_full() {
+                    return Err(Failure::Broken(e));
+                }
+                self.cut_off().map_err(Failure::Broken)?;
+                return Err(Failure::Full(e));
             }
-            self.cut_off().map_err(Failure::Broken)?;
-            return Err(Failure::Full(e));
         }
         self.end = Lsn(start.0 + group.len() as u64);
         Ok(())
@@ -97,6 +120,11 @@ impl Writer {
             Some(current) => current.file.sync().map_err(|e| Failure::Broken(at(&path, e))),
             None => Ok(()),
         }
+    }
+
+    /// Gives back room behind what is written.
+    pub fn give_back(&mut self) {
+        self.current.iter_mut().for_each(Current::give_back);
     }
 
     /// Whether a file is being written.
@@ -130,7 +158,9 @@ impl Writer {
     }
 
     fn retire(&mut self) {
-        if let Some(Current { file, number }) = self.current.take() {
+        if let Some(mut current) = self.current.take() {
+            current.give_back();
+            let Current { file, number, .. } = current;
             self.retired.push_back(Retired { number, end: self.end, bytes: file.len() });
         }
     }
@@ -138,7 +168,7 @@ impl Writer {
     /// Takes away what a refused group left behind and leaves the file.
     fn cut_off(&mut self) -> crate::Result<()> {
         let path = self.current_path();
-        let Some(Current { mut file, number }) = self.current.take() else {
+        let Some(Current { mut file, number, .. }) = self.current.take() else {
             return Ok(());
         };
         let len = file.len();
@@ -164,7 +194,7 @@ impl Writer {
             Ok(file) => {
                 // The name must be durable before a record in the file counts as durable.
                 self.fs.sync_dir(&self.dir).map_err(Failure::Broken)?;
-                self.current = Some(Current { file, number });
+                self.current = Some(Current { file, number, room: HEADER_BYTES as u64 });
                 self.next_number = number + 1;
                 Ok(())
             }

@@ -1,0 +1,137 @@
+/*
+  Clients that write single rows as fast as the server lets them, each in its own connection, autocommit on.
+
+  Usage: single_row SOCKET TABLE FORM KIND CLIENTS MILLISECONDS FIRST. FORM says which columns the table has (sensor or
+  statistic, see single_row.py), KIND is insert, replace (of rows that are not there) or again (replaces the rows that
+  an insert with the same FIRST wrote). Prints "statements seconds mean_us p99_us". Plain text statements, as most programs
+  send them.
+*/
+#include <mariadb/mysql.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MAX_CLIENTS= 1024, MAX_SAMPLES= 1 << 20 };
+
+static const char *socket_path, *table, *form, *verb;
+static int clients;
+static unsigned first;
+static double seconds;
+static int is_again;
+static pthread_barrier_t start;
+
+struct client
+{
+  pthread_t thread;
+  unsigned number;
+  unsigned statements;
+  unsigned *samples_us;
+};
+
+static double now(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double) t.tv_sec + (double) t.tv_nsec / 1e9;
+}
+
+static int statement(char *text, size_t room, unsigned client, unsigned n)
+{
+  const unsigned ts= first + n * 300;
+  const double value= (double) ((n + (unsigned) is_again) * 7919 % 10007) / 8.0;
+  if (!strcmp(form, "sensor"))
+    return snprintf(text, room, "%s INTO %s VALUES (%u, %u, %g, %g, %g, %g, %g, %u)", verb, table, ts, client + 1, value,
+                    value + 1, value + 2, value + 3, value + 4, n);
+  return snprintf(text, room,
+                  "%s INTO %s (attribute_key, start_utime, end_utime, n, average, minimum, maximum) "
+                  "VALUES (%u, %u, %u, %u, %g, %g, %g)",
+                  verb, table, client + 1, ts, ts + 299, 300 + n % 3, value, value - 1, value + 1);
+}
+
+static void fail(MYSQL *connection, const char *what)
+{
+  fprintf(stderr, "%s: %s\n", what, mysql_error(connection));
+  exit(1);
+}
+
+static void *run(void *argument)
+{
+  struct client *self= argument;
+  char text[400];
+  MYSQL *connection= mysql_init(NULL);
+  if (!mysql_real_connect(connection, NULL, "root", NULL, NULL, 0, socket_path, 0))
+    fail(connection, "connect");
+  self->samples_us= malloc(MAX_SAMPLES * sizeof(unsigned));
+  unsigned rows= 0;
+  if (is_again)
+  {
+    /* Only rows that are there: the insert did not write the same number in each connection. */
+    snprintf(text, sizeof(text), "SELECT COUNT(*) FROM %s WHERE %s = %u", table,
+             strcmp(form, "sensor") ? "attribute_key" : "sensor_id", self->number + 1);
+    if (mysql_query(connection, text))
+      fail(connection, text);
+    MYSQL_RES *result= mysql_store_result(connection);
+    rows= (unsigned) atoi(mysql_fetch_row(result)[0]);
+    mysql_free_result(result);
+  }
+  pthread_barrier_wait(&start);
+  const double begin= now();
+  double before= begin;
+  while (before - begin < seconds)
+  {
+    const unsigned n= rows ? self->statements * 7919 % rows : self->statements;
+    const int length= statement(text, sizeof(text), self->number, n);
+    if (mysql_real_query(connection, text, (unsigned long) length))
+      fail(connection, text);
+    const double after= now();
+    if (self->statements < MAX_SAMPLES)
+      self->samples_us[self->statements]= (unsigned) ((after - before) * 1e6);
+    self->statements++;
+    before= after;
+  }
+  mysql_close(connection);
+  return NULL;
+}
+
+static int ascending(const void *a, const void *b)
+{
+  const unsigned x= *(const unsigned *) a, y= *(const unsigned *) b;
+  return x < y ? -1 : x > y;
+}
+
+int main(int count, char **arguments)
+{
+  static struct client all[MAX_CLIENTS];
+  if (count != 8 || (clients= atoi(arguments[5])) < 1 || clients > MAX_CLIENTS)
+    return fprintf(stderr, "usage: %s SOCKET TABLE FORM KIND CLIENTS MILLISECONDS FIRST\n", arguments[0]), 2;
+  socket_path= arguments[1];
+  table= arguments[2];
+  form= arguments[3];
+  is_again= !strcmp(arguments[4], "again");
+  verb= strcmp(arguments[4], "insert") ? "REPLACE" : "INSERT";
+  seconds= atof(arguments[6]) / 1000;
+  first= (unsigned) atoi(arguments[7]);
+  mysql_library_init(0, NULL, NULL);
+  pthread_barrier_init(&start, NULL, (unsigned) clients);
+  for (int i= 0; i < clients; i++)
+  {
+    all[i].number= (unsigned) i;
+    pthread_create(&all[i].thread, NULL, run, &all[i]);
+  }
+  unsigned long statements= 0, samples= 0;
+  for (int i= 0; i < clients; i++)
+  {
+    pthread_join(all[i].thread, NULL);
+    statements+= all[i].statements;
+  }
+  unsigned *sorted= malloc(statements * sizeof(unsigned) + 1);
+  double total_us= 0;
+  for (int i= 0; i < clients; i++)
+    for (unsigned n= 0; n < all[i].statements && n < MAX_SAMPLES; n++)
+      total_us+= sorted[samples++]= all[i].samples_us[n];
+  qsort(sorted, samples, sizeof(unsigned), ascending);
+  printf("%lu %.3f %.1f %u\n", statements, seconds, total_us / (double) samples, sorted[samples * 99 / 100]);
+  return 0;
+}
