@@ -2,8 +2,7 @@
   Transactions: what the server calls on a handlerton, translated for the store's session.
 
   Inside BEGIN ... COMMIT each statement gets a mark, so that a failing one can be undone alone; a statement
-  in autocommit mode is a transaction. SERIALIZABLE reads as REPEATABLE READ does: reads of statements that
-  write, and FOR UPDATE, take row locks in any case.
+  in autocommit mode is a transaction.
 */
 #include "connection.h"
 
@@ -27,6 +26,11 @@ static RrdIsolation isolation(THD *thd)
   return thd_tx_isolation(thd) <= ISO_READ_COMMITTED ? RRD_READ_COMMITTED : RRD_REPEATABLE_READ;
 }
 
+bool rrd_locks_plain_reads(THD *thd)
+{
+  return thd_tx_isolation(thd) == ISO_SERIALIZABLE && is_multi_statement(thd);
+}
+
 Rrd_connection *Rrd_connection::find(THD *thd)
 {
   return static_cast<Rrd_connection *>(thd_get_ha_data(thd, rrd_hton));
@@ -46,6 +50,7 @@ Rrd_connection *Rrd_connection::of(THD *thd)
     delete connection;
     return nullptr;
   }
+  connection->m_id= rrd_session_id(connection->m_session);
   thd_set_ha_data(thd, rrd_hton, connection);
   return connection;
 }
@@ -257,9 +262,18 @@ static int rollback_by_xid(handlerton *, XID *xid) { return decide(xid, rrd_engi
 
 static int close_connection(handlerton *hton, THD *thd)
 {
-  delete Rrd_connection::find(thd);
+  Rrd_connection *connection= Rrd_connection::find(thd);
+  /* From here on KILL does not find it. */
   thd_set_ha_data(thd, hton, nullptr);
+  delete connection;
   return 0;
+}
+
+/* Called by whoever kills, while the connection cannot go away. */
+static void kill_query(handlerton *, THD *thd, enum thd_kill_levels)
+{
+  if (const Rrd_connection *connection= Rrd_connection::find(thd))
+    connection->wake();
 }
 
 static int start_consistent_snapshot(handlerton *, THD *thd)
@@ -307,6 +321,7 @@ void rrd_init_transactions(handlerton *hton)
   hton->commit= commit;
   hton->rollback= rollback;
   hton->close_connection= close_connection;
+  hton->kill_query= kill_query;
   hton->start_consistent_snapshot= start_consistent_snapshot;
   hton->savepoint_offset= sizeof(uint64_t);
   hton->savepoint_set= savepoint_set;

@@ -4,6 +4,7 @@
 #ifndef RRD_CONNECTION_H
 #define RRD_CONNECTION_H
 
+#include "engine.h"
 #include "rrd.h"
 #include "server.h"
 
@@ -23,6 +24,7 @@ public:
   int prepare(THD *thd, bool all);
   int commit(THD *thd, bool all);
   int rollback(THD *thd, bool all);
+  void wake() const { rrd_engine_wake(rrd_engine, m_id); }
 
 private:
   Rrd_connection() = default;
@@ -30,10 +32,15 @@ private:
   int begin_store_statement(THD *thd);
 
   RrdSession *m_session= nullptr;
+  /* Wakes its waits; another thread may use it, but not the session. */
+  uint64_t m_id= 0;
   bool m_in_statement= false;
   bool m_has_mark= false;
   uint64_t m_statement_mark= 0;
 };
+
+/* Whether plain SELECTs lock what they read: SERIALIZABLE, but for single statements, which a snapshot serves. */
+bool rrd_locks_plain_reads(THD *thd);
 
 /* Fills in the handlerton's transaction functions. */
 void rrd_init_transactions(handlerton *hton);

@@ -16,7 +16,8 @@ handler::Table_flags ha_rrd::table_flags() const
     HA_REC_NOT_IN_SEQ | HA_PARTIAL_COLUMN_READ | HA_TABLE_SCAN_ON_INDEX | HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS |
     HA_PRIMARY_KEY_IN_READ_INDEX | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION | HA_CAN_SQL_HANDLER |
     HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_CAN_ONLINE_BACKUPS | HA_ONLINE_ANALYZE | HA_CONCURRENT_OPTIMIZE |
-    HA_DUPLICATE_POS | HA_AUTO_PART_KEY | HA_CAN_DIRECT_UPDATE_AND_DELETE | HA_BINLOG_ROW_CAPABLE;
+    HA_DUPLICATE_POS | HA_AUTO_PART_KEY | HA_CAN_DIRECT_UPDATE_AND_DELETE | HA_BINLOG_ROW_CAPABLE |
+    HA_CAN_SKIP_LOCKED;
   /* Statements logged as text must see on the replica what they saw here, which READ COMMITTED does not give. */
   THD *thd= ha_thd();
   return thd && thd_tx_isolation(thd) <= ISO_READ_COMMITTED ? flags : flags | HA_BINLOG_STMT_CAPABLE;
@@ -63,6 +64,8 @@ int ha_rrd::open(const char *name, int, uint)
     return rrd_ha_error(status);
   m_table.reset(opened);
   m_stored= definition.numbers();
+  /* An UPDATE of the key must not meet, further on in its scan, the rows that it has moved there. */
+  key_used_on_scan= table_share->primary_key;
   ref_length= has_key() ? key()->key_length : sizeof(uint64_t);
   return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST);
 }
@@ -90,16 +93,29 @@ RrdSession *ha_rrd::session()
   return connection ? connection->session() : nullptr;
 }
 
+/* What a statement's way of using a table means for the rows that it reads. */
+static RrdLocking locking(thr_lock_type type)
+{
+  if (type >= TL_FIRST_WRITE)
+    return RRD_LOCK_EXCLUSIVE;
+  return type == TL_READ_WITH_SHARED_LOCKS || type == TL_READ_SKIP_LOCKED ? RRD_LOCK_SHARED : RRD_LOCK_NONE;
+}
+
 THR_LOCK_DATA **ha_rrd::store_lock(THD *, THR_LOCK_DATA **to, enum thr_lock_type type)
 {
   if (type != TL_IGNORE)
-    m_is_share_locked= type == TL_READ_WITH_SHARED_LOCKS;
+  {
+    m_asked_locking= locking(type);
+    m_skips_locked= type == TL_READ_SKIP_LOCKED || type == TL_WRITE_SKIP_LOCKED;
+  }
   return to;
 }
 
-int ha_rrd::enter_statement(THD *thd, bool is_locking)
+int ha_rrd::enter_statement(THD *thd)
 {
-  m_is_locking= is_locking || m_is_share_locked;
+  m_locking= m_asked_locking;
+  if (m_locking == RRD_LOCK_NONE && rrd_locks_plain_reads(thd))
+    m_locking= RRD_LOCK_SHARED;
   Rrd_connection *connection= Rrd_connection::of(thd);
   return connection ? connection->begin_statement(thd) : HA_ERR_OUT_OF_MEM;
 }
@@ -108,14 +124,16 @@ int ha_rrd::external_lock(THD *thd, int type)
 {
   if (type == F_UNLCK)
     return 0;
-  return enter_statement(thd, type == F_WRLCK);
+  if (type == F_WRLCK)
+    m_asked_locking= RRD_LOCK_EXCLUSIVE;
+  return enter_statement(thd);
 }
 
 /* A statement under LOCK TABLES, where external_lock() came with the lock. */
 int ha_rrd::start_stmt(THD *thd, thr_lock_type type)
 {
-  m_is_share_locked= type == TL_READ_WITH_SHARED_LOCKS;
-  return enter_statement(thd, type >= TL_WRITE_ALLOW_WRITE);
+  store_lock(thd, nullptr, type);
+  return enter_statement(thd);
 }
 
 int ha_rrd::result(int status)

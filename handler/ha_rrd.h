@@ -79,6 +79,9 @@ public:
   int index_first(uchar *record) override;
   int index_last(uchar *record) override;
   int read_range_first(const key_range *start, const key_range *end, bool is_equal, bool sorted) override;
+  void unlock_row() override;
+  void try_semi_consistent_read(bool yes) override;
+  bool was_semi_consistent_read() override;
 
   /* Writing: ha_rrd_write.cc. */
   int extra(enum ha_extra_function operation) override;
@@ -114,7 +117,7 @@ private:
   int open_scan(uint index= MAX_KEY);
   int seek(RrdSeek where, const uchar *key= nullptr, uint bytes= 0);
   int step(bool backward, uchar *record);
-  int enter_statement(THD *thd, bool is_locking);
+  int enter_statement(THD *thd);
   void fill_statistics(const RrdTableStats &found, uint what);
 
   std::unique_ptr<RrdTable, Rrd_table_closer> m_table;
@@ -132,8 +135,10 @@ private:
   bool m_low_goes= false, m_high_goes= false, m_is_empty_span= false;
   bool m_deletes_times= false;
   uint m_duplicate_key= MAX_KEY;
-  bool m_is_share_locked= false;
-  bool m_is_locking= false;
+  /* What reads do about row locks: as the statement asked, and as its isolation level has it. */
+  RrdLocking m_asked_locking= RRD_LOCK_NONE;
+  RrdLocking m_locking= RRD_LOCK_NONE;
+  bool m_skips_locked= false;
   bool m_is_bulk= false;
   bool m_ignores_duplicates= false;
   bool m_replaces_duplicates= false;

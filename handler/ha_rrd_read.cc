@@ -12,9 +12,9 @@ int ha_rrd::choose_columns()
 {
   m_chosen.clear();
   for (uint32_t number : m_stored)
-    if (m_is_locking || bitmap_is_set(table->read_set, number))
+    if (m_locking == RRD_LOCK_EXCLUSIVE || bitmap_is_set(table->read_set, number))
       m_chosen.push_back(number);
-  return rrd_table_set_columns(store(), m_chosen.data(), m_chosen.size(), m_is_locking, &m_error);
+  return rrd_table_set_columns(store(), m_chosen.data(), m_chosen.size(), m_locking, m_skips_locked, &m_error);
 }
 
 int ha_rrd::open_scan(uint index)
@@ -40,7 +40,11 @@ int ha_rrd::step(bool backward, uchar *record)
 int ha_rrd::rnd_init(bool scan)
 {
   if (!scan)
+  {
+    /* The server reads such a row once, and means it. */
+    try_semi_consistent_read(false);
     return result(choose_columns());
+  }
   if (int failed= open_scan())
     return failed;
   return result(seek(RRD_SEEK_FIRST));
@@ -59,6 +63,15 @@ int ha_rrd::rnd_pos(uchar *record, uchar *position)
   int status= rrd_row_read(store(), session(), position, ref_length, record, &m_error);
   return status == RRD_NOT_FOUND ? HA_ERR_RECORD_DELETED : result(status);
 }
+
+void ha_rrd::unlock_row() { rrd_row_unlock(store(), session()); }
+
+void ha_rrd::try_semi_consistent_read(bool yes)
+{
+  rrd_scan_look_before_waiting(store(), yes && thd_tx_isolation(ha_thd()) <= ISO_READ_COMMITTED);
+}
+
+bool ha_rrd::was_semi_consistent_read() { return rrd_scan_is_looking(store()); }
 
 void ha_rrd::position(const uchar *record)
 {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine.h"
+#include "set_var.h"
 
 const char rrd_data_folder[]= "#rrd";
 
@@ -54,7 +55,7 @@ static MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_READONLY | PLUGIN_VAR_NOC
   "The engine's folder below the server's data folder", nullptr, nullptr, data_path);
 
 static MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
-  "Seconds that a statement waits for a row lock", nullptr, nullptr, 50, 0, 365 * 24 * 3600, 0);
+  "Seconds that a statement waits for a row lock; 0: it does not wait", nullptr, nullptr, 50, 0, 365 * 24 * 3600, 0);
 
 struct st_mysql_sys_var *rrd_system_variables[]=
 {
@@ -71,7 +72,20 @@ RrdConfig rrd_start_config()
   return {rrd_text(data_path), memtable_size, cache_size, flush_log_at_trx_commit, 0};
 }
 
-uint64_t rrd_lock_wait_timeout_ms(THD *thd) { return 1000ULL * THDVAR(thd, lock_wait_timeout); }
+/* The parser turns NOWAIT and WAIT n into lock_wait_timeout (and InnoDB's own variable) for one statement. */
+static bool is_wait_limited(THD *thd)
+{
+  List_iterator_fast<set_var_base> it(thd->lex->stmt_var_list);
+  while (set_var_base *set= it++)
+    if (set->is_system() && !strcmp(static_cast<set_var *>(set)->var->name.str, "lock_wait_timeout"))
+      return true;
+  return false;
+}
+
+uint64_t rrd_lock_wait_timeout_ms(THD *thd)
+{
+  return 1000ULL * (is_wait_limited(thd) ? thd->variables.lock_wait_timeout : THDVAR(thd, lock_wait_timeout));
+}
 
 struct Counter
 {

@@ -273,6 +273,9 @@ typedef int32_t (*RrdKilledFn)(void *connection);
 // How a transaction reads.
 typedef uint32_t RrdIsolation;
 
+// What reads do about row locks.
+typedef uint32_t RrdLocking;
+
 // Figures of a table.
 typedef struct RrdTableStats {
   // Rows, roughly.
@@ -345,6 +348,15 @@ typedef uint32_t RrdSeek;
 // All statements see what was committed at the first read.
 #define RRD_REPEATABLE_READ 1
 
+// Nothing: they see a snapshot.
+#define RRD_LOCK_NONE 0
+
+// Each row is locked shared.
+#define RRD_LOCK_SHARED 1
+
+// Each row is locked for this transaction alone.
+#define RRD_LOCK_EXCLUSIVE 2
+
 // INSERT: an error.
 #define RRD_INSERT_FAIL 0
 
@@ -415,6 +427,12 @@ void rrd_engine_set_memtable_bytes(const struct RrdEngine *engine, uint64_t coun
 // `engine` is null or valid.
 void rrd_engine_set_cache_bytes(const struct RrdEngine *engine, uint64_t count);
 
+// Makes a session that waits for a row lock look at once whether its statement was killed; from any thread.
+//
+// # Safety
+// `engine` is null or valid.
+void rrd_engine_wake(const struct RrdEngine *engine, uint64_t session_id);
+
 // Calls `counter` with each status variable.
 //
 // # Safety
@@ -472,6 +490,12 @@ int32_t rrd_session_open(const struct RrdEngine *engine,
                          RrdKilledFn killed,
                          struct RrdSession **out,
                          struct RrdError *error);
+
+// The number to wake the session's waits with, see `rrd_engine_wake`; 0 without a session.
+//
+// # Safety
+// `session` is null or valid.
+uint64_t rrd_session_id(struct RrdSession *session);
 
 // Rolls back what is open and frees the handle.
 //
@@ -573,15 +597,37 @@ int32_t rrd_table_open(const struct RrdEngine *engine,
 // `table` is null or came from [`rrd_table_open`] and is not used again.
 void rrd_table_close(struct RrdTable *table);
 
-// Chooses the fields, by the server's numbers, that reads write into records, and whether reads take row locks.
+// Chooses the fields, by the server's numbers, that reads write into records, what reads do about row locks, and
+// whether they pass over rows that others have locked.
 //
 // # Safety
 // Pointers are null or valid.
 int32_t rrd_table_set_columns(struct RrdTable *table,
                               const uint32_t *numbers,
                               size_t count,
-                              bool is_locking,
+                              RrdLocking locking,
+                              bool skips_locked,
                               struct RrdError *error);
+
+// Whether the scan may show, under READ COMMITTED, a row that others have locked as it is committed, before it
+// waits for it.
+//
+// # Safety
+// `table` is null or valid.
+void rrd_scan_look_before_waiting(struct RrdTable *table,
+                                  bool yes);
+
+// Whether the row read last is only looked at: the next step of the scan waits for it and reads it again.
+//
+// # Safety
+// `table` is null or valid.
+bool rrd_scan_is_looking(struct RrdTable *table);
+
+// The statement has no use for the row read last: under READ COMMITTED its lock is given back.
+//
+// # Safety
+// Pointers are null or valid.
+void rrd_row_unlock(struct RrdTable *table, struct RrdSession *session);
 
 // Lets go of what a statement held.
 //

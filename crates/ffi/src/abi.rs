@@ -318,6 +318,15 @@ pub const RRD_READ_COMMITTED: RrdIsolation = 0;
 /// All statements see what was committed at the first read.
 pub const RRD_REPEATABLE_READ: RrdIsolation = 1;
 
+/// What reads do about row locks.
+pub type RrdLocking = u32;
+/// Nothing: they see a snapshot.
+pub const RRD_LOCK_NONE: RrdLocking = 0;
+/// Each row is locked shared.
+pub const RRD_LOCK_SHARED: RrdLocking = 1;
+/// Each row is locked for this transaction alone.
+pub const RRD_LOCK_EXCLUSIVE: RrdLocking = 2;
+
 /// What becomes of an insert whose key exists, or is taken by another transaction before the commit.
 pub type RrdInsert = u32;
 /// INSERT: an error.

@@ -136,6 +136,21 @@ pub unsafe extern "C" fn rrd_engine_set_cache_bytes(engine: *const RrdEngine, co
     };
 }
 
+/// Makes a session that waits for a row lock look at once whether its statement was killed; from any thread.
+///
+/// # Safety
+/// `engine` is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_engine_wake(engine: *const RrdEngine, session_id: u64) {
+    // SAFETY: promised by the caller.
+    let _ = unsafe {
+        guard(std::ptr::null_mut(), || {
+            get(engine)?.engine.wake(session_id);
+            Ok(())
+        })
+    };
+}
+
 /// Calls `counter` with each status variable.
 ///
 /// # Safety

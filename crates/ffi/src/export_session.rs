@@ -34,6 +34,23 @@ pub unsafe extern "C" fn rrd_session_open(
     }
 }
 
+/// The number to wake the session's waits with, see `rrd_engine_wake`; 0 without a session.
+///
+/// # Safety
+/// `session` is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_session_id(session: *mut RrdSession) -> u64 {
+    let mut id = 0;
+    // SAFETY: promised by the caller.
+    let _ = unsafe {
+        guard(std::ptr::null_mut(), || {
+            id = get_mut(session)?.session.txn().id();
+            Ok(())
+        })
+    };
+    id
+}
+
 /// Rolls back what is open and frees the handle.
 ///
 /// # Safety

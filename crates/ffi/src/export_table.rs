@@ -2,9 +2,12 @@
 
 use std::ffi::c_void;
 
-use crate::abi::{RRD_CLUSTERING_KEY, RrdError, RrdProgressFn, RrdTableDefinition, RrdTableStats, RrdText, RrdTextFn};
+use crate::abi::{
+    RRD_CLUSTERING_KEY, RrdError, RrdLocking, RrdProgressFn, RrdTableDefinition, RrdTableStats, RrdText, RrdTextFn,
+};
 use crate::definition::{Definition, read_text};
 use crate::export_engine::RrdEngine;
+use crate::export_session::RrdSession;
 use crate::guard::{get, get_mut, guard, guard_close, slice};
 use crate::record::RecordFormat;
 use crate::status::Outcome;
@@ -53,7 +56,8 @@ pub unsafe extern "C" fn rrd_table_close(table: *mut RrdTable) {
     }
 }
 
-/// Chooses the fields, by the server's numbers, that reads write into records, and whether reads take row locks.
+/// Chooses the fields, by the server's numbers, that reads write into records, what reads do about row locks, and
+/// whether they pass over rows that others have locked.
 ///
 /// # Safety
 /// Pointers are null or valid.
@@ -62,16 +66,65 @@ pub unsafe extern "C" fn rrd_table_set_columns(
     table: *mut RrdTable,
     numbers: *const u32,
     count: usize,
-    is_locking: bool,
+    locking: RrdLocking,
+    skips_locked: bool,
     error: *mut RrdError,
 ) -> i32 {
     // SAFETY: promised by the caller.
     unsafe {
         guard(error, || {
-            get_mut(table)?.handle.set_columns(slice(numbers, count)?, is_locking);
+            get_mut(table)?.handle.set_columns(slice(numbers, count)?, locking, skips_locked);
             Ok(())
         })
     }
+}
+
+/// Whether the scan may show, under READ COMMITTED, a row that others have locked as it is committed, before it
+/// waits for it.
+///
+/// # Safety
+/// `table` is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_scan_look_before_waiting(table: *mut RrdTable, yes: bool) {
+    // SAFETY: promised by the caller.
+    let _ = unsafe {
+        guard(std::ptr::null_mut(), || {
+            get_mut(table)?.handle.look_before_waiting(yes);
+            Ok(())
+        })
+    };
+}
+
+/// Whether the row read last is only looked at: the next step of the scan waits for it and reads it again.
+///
+/// # Safety
+/// `table` is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_scan_is_looking(table: *mut RrdTable) -> bool {
+    let mut yes = false;
+    // SAFETY: promised by the caller.
+    let _ = unsafe {
+        guard(std::ptr::null_mut(), || {
+            yes = get_mut(table)?.handle.is_looking();
+            Ok(())
+        })
+    };
+    yes
+}
+
+/// The statement has no use for the row read last: under READ COMMITTED its lock is given back.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_row_unlock(table: *mut RrdTable, session: *mut RrdSession) {
+    // SAFETY: promised by the caller.
+    let _ = unsafe {
+        guard(std::ptr::null_mut(), || {
+            get_mut(table)?.handle.unlock_row(&mut get_mut(session)?.session);
+            Ok(())
+        })
+    };
 }
 
 /// Lets go of what a statement held.

@@ -1,43 +1,66 @@
 //! A connection's transaction, and the waiting that it may have to do.
 //!
-//! The server's connection is only ever handed back to its own callback, on the thread that called us.
+//! The server's connection is only ever handed back to its own callback, on the thread that called us. Whoever kills
+//! a statement wakes a waiting one by its transaction's number.
 
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use rrd_store::{Engine, Error, Isolation, Table, Txn};
+use rrd_store::{Engine, Error, Isolation, LockMode, Table, Txn};
 
 use crate::abi::{self, RrdIsolation, RrdKilledFn};
 use crate::record::RecordFormat;
 use crate::status::{Failure, Outcome};
 
-/// A wait for a row lock is cut into pieces of this length, between which KILL is looked for.
-const LOCK_WAIT_PIECE_MS: u64 = 200;
-
 /// One connection's work on the engine.
 pub struct Session {
     txn: Txn,
-    connection: *mut c_void,
-    killed: RrdKilledFn,
-    lock_timeout_ms: u64,
+    connection: Connection,
+    isolation: Isolation,
     /// Tables that the transaction inserted into.
     written: Vec<Arc<RecordFormat>>,
 }
 
+/// The server's connection, and how to ask whether its statement was killed.
+#[derive(Clone, Copy)]
+struct Connection {
+    pointer: *mut c_void,
+    killed: RrdKilledFn,
+}
+
+// SAFETY: the pointer is only handed back to its callback, and a session is only used by the connection's thread.
+unsafe impl Send for Connection {}
+
+impl Connection {
+    fn is_killed(&self) -> bool {
+        // SAFETY: the connection is the one that the callback was given with, and this is its thread.
+        self.killed.is_some_and(|killed| unsafe { killed(self.pointer) } != 0)
+    }
+}
+
 impl Session {
     /// A session for a connection of the server.
-    pub fn new(engine: &Arc<Engine>, connection: *mut c_void, killed: RrdKilledFn) -> Session {
-        Session { txn: engine.begin(), connection, killed, lock_timeout_ms: 0, written: Vec::new() }
+    pub fn new(engine: &Arc<Engine>, pointer: *mut c_void, killed: RrdKilledFn) -> Session {
+        let connection = Connection { pointer, killed };
+        let mut txn = engine.begin();
+        txn.set_interrupted(Box::new(move || connection.is_killed()));
+        Session { txn, connection, isolation: Isolation::RepeatableRead, written: Vec::new() }
     }
 
     /// Begins a statement.
     pub fn begin_statement(&mut self, isolation: RrdIsolation, lock_timeout_ms: u64) {
-        self.lock_timeout_ms = lock_timeout_ms;
-        self.txn.set_isolation(match isolation {
+        self.isolation = match isolation {
             abi::RRD_READ_COMMITTED => Isolation::ReadCommitted,
             _ => Isolation::RepeatableRead,
-        });
+        };
+        self.txn.set_isolation(self.isolation);
+        self.txn.set_lock_timeout_ms(lock_timeout_ms);
         self.txn.start_statement();
+    }
+
+    /// Whether locks of rows that a statement has no use for are given back.
+    pub fn unlocks_unused_rows(&self) -> bool {
+        self.isolation == Isolation::ReadCommitted
     }
 
     /// The transaction.
@@ -90,38 +113,18 @@ impl Session {
 
     /// An error if the statement was killed.
     pub fn check_killed(&self) -> Outcome<()> {
-        let Some(killed) = self.killed else { return Ok(()) };
-        // SAFETY: the connection is the one that the callback was given with, and this is its thread.
-        match unsafe { killed(self.connection) } {
-            0 => Ok(()),
-            _ => Err(Error::Interrupted.into()),
-        }
+        if self.connection.is_killed() { Err(Error::Interrupted.into()) } else { Ok(()) }
     }
 
-    /// Deletes rows by time ([`Txn::delete_times`]); waits for the table as long as the session allows.
+    /// Deletes rows by time ([`Txn::delete_times`]); waits for the table as long as the session allows, unless killed.
     pub fn delete_times(&mut self, table: &Arc<Table>, times: Option<(u64, u64)>) -> Outcome<Option<u64>> {
-        let mut left = self.lock_timeout_ms;
-        loop {
-            let piece = left.min(LOCK_WAIT_PIECE_MS);
-            match self.txn.delete_times(table, times, piece) {
-                Err(Error::LockTimeout) if left > piece => left -= piece,
-                other => return Ok(other?),
-            }
-            self.check_killed()?;
-        }
+        Ok(self.txn.delete_times(table, times)?)
     }
 
-    /// Takes a row's lock; waits as long as the session allows, unless killed.
+    /// Takes a row's lock for this transaction alone; waits as long as the session allows, unless killed.
     pub fn lock_row(&mut self, table: &Arc<Table>, key: &[u8]) -> Outcome<()> {
-        let mut left = self.lock_timeout_ms;
-        loop {
-            let piece = left.min(LOCK_WAIT_PIECE_MS);
-            match self.txn.lock_row(table, key, piece) {
-                Err(Error::LockTimeout) if left > piece => left -= piece,
-                other => return Ok(other?),
-            }
-            self.check_killed()?;
-        }
+        self.txn.lock_row(table, key, LockMode::Exclusive)?;
+        Ok(())
     }
 }
 

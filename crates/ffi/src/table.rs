@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use rrd_codec::Column;
 use rrd_store::txn::OnDuplicate;
-use rrd_store::{Cursor, Direction, Engine, Error, Table, key};
+use rrd_store::{Cursor, Direction, Engine, Error, LockMode, Table, key};
 
-use crate::abi::{self, RrdSeek};
+use crate::abi::{self, RrdLocking, RrdSeek};
 use crate::image::{self, IndexSortKeys, KeyPart, Scratch};
 use crate::record::{Plan, RecordFormat};
 use crate::scan::{Bounds, Scan, Walk};
@@ -28,6 +28,18 @@ enum Current {
     Row,
 }
 
+/// How UPDATE scans deal with rows that others have locked: under READ COMMITTED they look first whether the row
+/// as it is committed is wanted at all, and only then wait for it.
+#[derive(Clone, Copy, PartialEq)]
+enum Looking {
+    /// They wait.
+    Never,
+    /// They look.
+    Allowed,
+    /// The row read last was looked at and is to be locked and read again.
+    Now,
+}
+
 /// An open table of one handler.
 pub struct TableHandle {
     engine: Arc<Engine>,
@@ -35,7 +47,11 @@ pub struct TableHandle {
     format: Arc<RecordFormat>,
     /// Columns to write into records.
     read: Vec<Plan>,
-    is_locking: bool,
+    locking: Option<LockMode>,
+    skips_locked: bool,
+    looking: Looking,
+    /// The row read last was not locked by this transaction before.
+    is_lock_new: bool,
     scratch: Scratch,
     scan: Option<Scan>,
     /// The secondary index that the scan goes along: its place in the format.
@@ -74,7 +90,10 @@ impl TableHandle {
             table,
             format: Arc::new(format),
             read: Vec::new(),
-            is_locking: false,
+            locking: None,
+            skips_locked: false,
+            looking: Looking::Never,
+            is_lock_new: false,
             scratch: Scratch::default(),
             scan: None,
             scan_index: None,
@@ -107,9 +126,14 @@ impl TableHandle {
         self.format.record_bytes()
     }
 
-    /// Chooses the fields (by the server's numbers) that reads write into records, and whether reads lock.
-    pub fn set_columns(&mut self, numbers: &[u32], is_locking: bool) {
-        self.is_locking = is_locking;
+    /// Chooses the fields (by the server's numbers) that reads write into records, and how reads lock.
+    pub fn set_columns(&mut self, numbers: &[u32], locking: RrdLocking, skips_locked: bool) {
+        self.locking = match locking {
+            abi::RRD_LOCK_NONE => None,
+            abi::RRD_LOCK_SHARED => Some(LockMode::Shared),
+            _ => Some(LockMode::Exclusive),
+        };
+        self.skips_locked = skips_locked;
         let mut wanted = numbers.iter().peekable();
         self.read.clear();
         // Both lists ascend.
@@ -124,6 +148,7 @@ impl TableHandle {
         self.probe = None;
         self.probe_columns.clear();
         self.current = Current::Nothing;
+        self.looking = Looking::Never;
         self.row.shrink_to(1 << 16);
         self.new_row.shrink_to(1 << 16);
         self.duplicate = Vec::new();
@@ -301,11 +326,12 @@ impl TableHandle {
         self.current = Current::Nothing;
         self.scan_index = index;
         self.read_entry = None;
+        let is_locking = self.locking.is_some();
         let txn = session.txn();
         let scan = match index.map(|place| self.format.index(place)).transpose()? {
-            None if self.is_locking => Scan::new(txn.locking_cursor(&self.table)?, Walk::Rows),
+            None if is_locking => Scan::new(txn.locking_cursor(&self.table)?, Walk::Rows),
             None => Scan::new(txn.cursor(&self.table)?, Walk::Rows),
-            Some(index) if self.is_locking => {
+            Some(index) if is_locking => {
                 Scan::new(txn.locking_index_cursor(&self.table, index.number)?, Walk::Indexed)
             }
             Some(index) => {
@@ -373,13 +399,16 @@ impl TableHandle {
 
     /// Reads the next row of the scan into a record; `RRD_END` at the end.
     pub fn step(&mut self, session: &mut Session, direction: Direction, record: &mut [u8]) -> Outcome<()> {
+        if self.looking == Looking::Now && self.read_looked_at(session, record)? && self.is_at_its_place(session)? {
+            return Ok(());
+        }
         loop {
             let scan = self.scan.as_mut().ok_or_else(no_scan)?;
             let read = self.read_entry.as_ref().unwrap_or(&self.read);
             if !scan.step(direction, read, session)? {
                 return Err(Failure::Outcome(abi::RRD_END));
             }
-            if !self.is_locking {
+            if self.locking.is_none() {
                 scan.unpack(read, record);
                 self.current = Current::Scan;
                 return Ok(());
@@ -388,20 +417,24 @@ impl TableHandle {
             let key = std::mem::take(&mut self.key);
             let found = self.read_locked(session, &key, record);
             self.key = key;
-            if found? && self.is_at_its_place()? {
+            if found? && self.is_at_its_place(session)? {
                 return Ok(());
             }
         }
     }
 
-    /// Whether the row that was locked is still where the walk along an index met it.
-    fn is_at_its_place(&mut self) -> Outcome<bool> {
+    /// Whether the row that was locked is still where the walk along an index met it; else its lock is given back.
+    fn is_at_its_place(&mut self, session: &mut Session) -> Outcome<bool> {
         let Some(place) = self.scan_index else { return Ok(true) };
         let number = self.format.index(place)?.number;
         let index = self.table.indexes().get(number).cloned().ok_or_else(no_scan)?;
         self.key.clear();
         index.push_entry_key(self.format.layout(), &self.row, &mut self.key)?;
-        Ok(self.scan.as_ref().and_then(Scan::entry_key) == Some(self.key.as_slice()))
+        let is_there = self.scan.as_ref().and_then(Scan::entry_key) == Some(self.key.as_slice());
+        if !is_there {
+            self.give_back(session);
+        }
+        Ok(is_there)
     }
 
     // -- Single rows -----------------------------------------------------------------------------------------
@@ -426,7 +459,7 @@ impl TableHandle {
     }
 
     fn read_by_key(&mut self, session: &mut Session, key: &[u8], record: &mut [u8]) -> Outcome<bool> {
-        if self.is_locking {
+        if self.locking.is_some() {
             return self.read_locked(session, key, record);
         }
         if self.probe.is_none() {
@@ -453,8 +486,69 @@ impl TableHandle {
         Ok(true)
     }
 
+    /// Locks a row and reads its newest version; false if it is gone, or not to be waited for.
     fn read_locked(&mut self, session: &mut Session, key: &[u8], record: &mut [u8]) -> Outcome<bool> {
-        session.lock_row(&self.table, key)?;
+        let mode = self.locking.unwrap_or(LockMode::Exclusive);
+        self.is_lock_new = false;
+        if self.skips_locked || self.looking == Looking::Allowed {
+            match session.txn().try_lock_row(&self.table, key, mode)? {
+                Some(is_new) => self.is_lock_new = is_new,
+                None if self.skips_locked => return Ok(false),
+                None => {
+                    let found = self.read_newest(session, key, record)?;
+                    self.looking = if found { Looking::Now } else { Looking::Allowed };
+                    return Ok(found);
+                }
+            }
+        } else {
+            self.is_lock_new = session.txn().lock_row(&self.table, key, mode)?;
+        }
+        let found = self.read_newest(session, key, record)?;
+        if !found {
+            self.row_key.clear();
+            self.row_key.extend_from_slice(key);
+            self.give_back(session);
+        }
+        Ok(found)
+    }
+
+    /// Waits for the row that was only looked at, and reads it again.
+    fn read_looked_at(&mut self, session: &mut Session, record: &mut [u8]) -> Outcome<bool> {
+        let key = std::mem::take(&mut self.row_key);
+        self.looking = Looking::Never;
+        let found = self.read_locked(session, &key, record);
+        self.looking = Looking::Allowed;
+        found
+    }
+
+    /// Whether scans may look at rows that others have locked before they wait for them; see [`Looking`].
+    pub fn look_before_waiting(&mut self, yes: bool) {
+        self.looking = if yes { Looking::Allowed } else { Looking::Never };
+    }
+
+    /// Whether the row read last was only looked at.
+    pub fn is_looking(&self) -> bool {
+        self.looking == Looking::Now
+    }
+
+    /// The statement has no use for the row read last. Under READ COMMITTED its lock is given back; else it stays, as
+    /// InnoDB's would.
+    pub fn unlock_row(&mut self, session: &mut Session) {
+        if self.looking == Looking::Now {
+            self.looking = Looking::Allowed;
+        } else if session.unlocks_unused_rows() {
+            self.give_back(session);
+        }
+    }
+
+    /// Unlocks the row read last, unless it was locked before.
+    fn give_back(&mut self, session: &mut Session) {
+        if std::mem::take(&mut self.is_lock_new) {
+            session.txn().unlock_row(&self.table, &self.row_key);
+        }
+    }
+
+    fn read_newest(&mut self, session: &mut Session, key: &[u8], record: &mut [u8]) -> Outcome<bool> {
         self.row.clear();
         if !session.txn().read_latest(&self.table, key, &mut self.row)? {
             return Ok(false);

@@ -65,7 +65,6 @@ pub struct Engine {
     pub(crate) next_segment: AtomicU64,
     next_txn: AtomicU64,
     flush_log: AtomicU8,
-    lock_timeout_ms: AtomicU64,
     poison: RwLock<Option<String>>,
     pub(crate) bytes_logged: AtomicU64,
     pub(crate) commits: AtomicU64,
@@ -146,7 +145,6 @@ impl Engine {
             next_segment: AtomicU64::new(parts.next_segment),
             next_txn: AtomicU64::new(1),
             flush_log: AtomicU8::new(flush_log_number(config.flush_log)),
-            lock_timeout_ms: AtomicU64::new(50_000),
             poison: RwLock::new(None),
             bytes_logged: AtomicU64::new(0),
             commits: AtomicU64::new(0),
@@ -439,13 +437,10 @@ impl Engine {
         self.cache.set_capacity(bytes);
     }
 
-    /// How long an ON DUPLICATE KEY UPDATE waits for a row lock.
-    pub fn set_lock_timeout_ms(&self, timeout_ms: u64) {
-        self.lock_timeout_ms.store(timeout_ms, Ordering::Relaxed);
-    }
-
-    pub(crate) fn lock_timeout_ms(&self) -> u64 {
-        self.lock_timeout_ms.load(Ordering::Relaxed)
+    /// Makes the transaction with this number, should it wait for a row lock, ask at once whether it was interrupted;
+    /// from any thread.
+    pub fn wake(&self, txn: u64) {
+        self.locks.wake(txn);
     }
 
     /// Counters, for SHOW STATUS.

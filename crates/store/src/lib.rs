@@ -47,6 +47,7 @@ pub use config::{Config, FlushLog};
 pub use cursor::{Cursor, Direction, RowGroup, Span};
 pub use engine::Engine;
 pub use error::{Error, Result};
+pub use lock::LockMode;
 pub use row::RowLayout;
 pub use schema::Schema;
 pub use table::{Table, TableStats};

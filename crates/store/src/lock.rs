@@ -23,7 +23,7 @@ mod tests;
 /// Shards; enough that statements on different rows seldom meet.
 const SHARDS: usize = 64;
 
-/// How often a waiter looks whether its statement was killed.
+/// How often a waiter looks whether its statement was killed, should nobody wake it.
 const POLL: Duration = Duration::from_millis(100);
 
 /// Places for locks that an idle shard keeps.
@@ -76,11 +76,19 @@ struct Waiter {
     signal: Arc<Signal>,
 }
 
-/// Set once when a waiter was given its lock.
+/// How a waiter is told.
 #[derive(Default)]
 struct Signal {
-    granted: Mutex<bool>,
+    state: Mutex<SignalState>,
     changed: Condvar,
+}
+
+#[derive(Default)]
+struct SignalState {
+    /// The lock was given to it.
+    is_granted: bool,
+    /// It should ask whether it was interrupted.
+    was_poked: bool,
 }
 
 impl Name {
@@ -118,23 +126,11 @@ impl RowLocks {
         }
     }
 
-    /// Locks a row for `owner` alone. Returns at once when the owner has it already. [`Error::Conflict`] when
-    /// waiting would be a deadlock, [`Error::LockTimeout`] after `timeout`, [`Error::Interrupted`] within about
-    /// 100 ms after `interrupted` says so; the owner keeps the locks that it had.
+    /// Locks a row for `owner` and says whether the owner held nothing of it before. An owner that holds it shared
+    /// may ask for it exclusively and then goes in front of those who hold nothing. [`Error::Conflict`] when
+    /// waiting would be a deadlock; [`Error::LockTimeout`] after `timeout`, with zero at once; [`Error::Interrupted`]
+    /// when `interrupted` says so (see [`RowLocks::wake`]). After an error the owner keeps the locks that it had.
     pub fn lock(
-        &self,
-        owner: u64,
-        table: TableId,
-        key: &[u8],
-        timeout: Duration,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<()> {
-        self.lock_as(owner, table, key, LockMode::Exclusive, timeout, interrupted)
-    }
-
-    /// [`RowLocks::lock`] in a mode. An owner that holds a lock shared may ask for it exclusively and then goes
-    /// in front of those who hold nothing.
-    pub fn lock_as(
         &self,
         owner: u64,
         table: TableId,
@@ -142,16 +138,23 @@ impl RowLocks {
         mode: LockMode,
         timeout: Duration,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let name_ref = NameRef { table, key };
         let mut shard = self.shard(name_ref).lock();
-        if shard.get(&name_ref).is_some_and(|lock| lock.is_held(owner, mode)) {
-            return Ok(());
-        }
+        let is_upgrade = match shard.get(&name_ref) {
+            None => false,
+            Some(lock) if lock.is_held(owner, mode) => return Ok(false),
+            Some(lock) => {
+                let is_upgrade = lock.is_held(owner, LockMode::Shared);
+                if timeout.is_zero() && !lock.is_free_for(owner, mode, is_upgrade) {
+                    return Err(Error::LockTimeout);
+                }
+                is_upgrade
+            }
+        };
         let name = Name { table, key: key.into() };
         let lock = shard.entry(name.clone()).or_default();
-        let is_upgrade = lock.holders.iter().any(|(holder, _)| *holder == owner);
-        if lock.admits(owner, mode) && (is_upgrade || lock.queue.is_empty()) {
+        if lock.is_free_for(owner, mode, is_upgrade) {
             lock.give(owner, mode);
         } else {
             let signal = lock.enqueue(owner, mode, is_upgrade);
@@ -161,7 +164,18 @@ impl RowLocks {
         if !is_upgrade {
             self.held_by(owner).lock().entry(owner).or_default().push(name);
         }
-        Ok(())
+        Ok(!is_upgrade)
+    }
+
+    /// Makes a waiting owner ask at once whether it was interrupted; from any thread.
+    pub fn wake(&self, owner: u64) {
+        let Some(name) = self.waits.lock().get(&owner).cloned() else { return };
+        let shard = self.shard(name.by_ref()).lock();
+        let waiter = shard.get(&name).and_then(|lock| lock.queue.iter().find(|waiter| waiter.owner == owner));
+        if let Some(waiter) = waiter {
+            waiter.signal.state.lock().was_poked = true;
+            waiter.signal.changed.notify_one();
+        }
     }
 
     /// Whether `owner` holds the row, in any mode.
@@ -169,6 +183,24 @@ impl RowLocks {
         let name = NameRef { table, key };
         let shard = self.shard(name).lock();
         shard.get(&name).is_some_and(|lock| lock.is_held(owner, LockMode::Shared))
+    }
+
+    /// Lets go of one row of `owner`, however it is held.
+    pub fn release(&self, owner: u64, table: TableId, key: &[u8]) {
+        let name_ref = NameRef { table, key };
+        {
+            let mut held = self.held_by(owner).lock();
+            let Some(names) = held.get_mut(&owner) else { return };
+            // Rows that are let go one by one were locked a moment ago.
+            let Some(at) = names.iter().rposition(|name| name_ref.equivalent(name)) else { return };
+            names.swap_remove(at);
+        }
+        let mut shard = self.shard(name_ref).lock();
+        if let Some((name, lock)) = shard.get_key_value_mut(&name_ref) {
+            let name = name.clone();
+            lock.holders.retain(|(holder, _)| *holder != owner);
+            settle(&mut shard, &name);
+        }
     }
 
     /// Lets go of all locks of `owner`, which must not be waiting.
@@ -218,7 +250,7 @@ impl RowLocks {
             return Ok(());
         };
         let mut shard = self.shard(name.by_ref()).lock();
-        if *signal.granted.lock() {
+        if signal.state.lock().is_granted {
             // Served at the last moment: the lock is there, so nothing is wrong.
             return Ok(());
         }
@@ -293,6 +325,11 @@ impl Lock {
         self.holders.iter().all(|(holder, held)| *holder == owner || shared(*held))
     }
 
+    /// Whether `owner` gets it in `mode` without waiting.
+    fn is_free_for(&self, owner: u64, mode: LockMode, is_upgrade: bool) -> bool {
+        self.admits(owner, mode) && (is_upgrade || self.queue.is_empty())
+    }
+
     fn give(&mut self, owner: u64, mode: LockMode) {
         match self.holders.iter_mut().find(|(holder, _)| *holder == owner) {
             Some(held) => held.1 = mode,
@@ -319,7 +356,7 @@ impl Lock {
             && let Some(Waiter { owner, mode, signal }) = self.queue.pop_front()
         {
             self.give(owner, mode);
-            *signal.granted.lock() = true;
+            signal.state.lock().is_granted = true;
             signal.changed.notify_one();
         }
     }
@@ -339,18 +376,19 @@ impl Signal {
     fn wait(&self, timeout: Duration, interrupted: &dyn Fn() -> bool) -> Result<()> {
         // A time-out too long for the clock is none.
         let deadline = Instant::now().checked_add(timeout);
-        let mut granted = self.granted.lock();
-        while !*granted {
+        let mut state = self.state.lock();
+        while !state.is_granted {
             let now = Instant::now();
             let left = deadline.map_or(POLL, |deadline| deadline.saturating_duration_since(now));
             if left.is_zero() {
                 return Err(Error::LockTimeout);
             }
-            if MutexGuard::unlocked(&mut granted, interrupted) {
+            state.was_poked = false;
+            if MutexGuard::unlocked(&mut state, interrupted) {
                 return Err(Error::Interrupted);
             }
-            if !*granted {
-                self.changed.wait_for(&mut granted, left.min(POLL));
+            if !state.is_granted && !state.was_poked {
+                self.changed.wait_for(&mut state, left.min(POLL));
             }
         }
         Ok(())

@@ -287,9 +287,9 @@ impl Engine {
     pub(crate) fn lock_prepared_rows(&self) -> Result<()> {
         for prepared in self.commit_queue.lock().prepared.clone() {
             for t in &prepared.tables {
-                self.locks.lock_as(prepared.owner, t.table.id, &[], LockMode::Shared, Duration::ZERO, &|| false)?;
+                self.locks.lock(prepared.owner, t.table.id, &[], LockMode::Shared, Duration::ZERO, &|| false)?;
                 for key in t.own.read().map.keys() {
-                    self.locks.lock(prepared.owner, t.table.id, key, Duration::ZERO, &|| false)?;
+                    self.locks.lock(prepared.owner, t.table.id, key, LockMode::Exclusive, Duration::ZERO, &|| false)?;
                 }
             }
         }

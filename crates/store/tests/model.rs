@@ -300,7 +300,8 @@ impl World {
         let from = self.random.below(100);
         let times = (self.random.below(5) > 0).then(|| (from, from + self.random.below(60)));
         let mut txn = self.engine.begin();
-        let deleted = match txn.delete_times(&self.tables[t], times, 0) {
+        txn.set_lock_timeout_ms(0);
+        let deleted = match txn.delete_times(&self.tables[t], times) {
             Err(Error::LockTimeout | Error::Conflict) => return,
             deleted => deleted.expect("delete of a span"),
         };

@@ -15,11 +15,11 @@ fn never() -> bool {
 }
 
 fn lock(locks: &RowLocks, owner: u64, key: &[u8]) -> Result<()> {
-    locks.lock(owner, T, key, LONG, &never)
+    locks.lock(owner, T, key, LockMode::Exclusive, LONG, &never).map(|_| ())
 }
 
 fn try_as(locks: &RowLocks, owner: u64, key: &[u8], mode: LockMode) -> Result<()> {
-    locks.lock_as(owner, T, key, mode, Duration::ZERO, &never)
+    locks.lock(owner, T, key, mode, Duration::ZERO, &never).map(|_| ())
 }
 
 /// Returns when `count` owners wait.
@@ -36,7 +36,7 @@ fn a_row_has_one_owner_and_other_rows_are_free() {
     lock(&locks, 1, b"a").unwrap();
     assert!(matches!(try_as(&locks, 2, b"a", LockMode::Exclusive), Err(Error::LockTimeout)));
     lock(&locks, 2, b"b").unwrap();
-    locks.lock(2, TableId(2), b"a", LONG, &never).unwrap();
+    locks.lock(2, TableId(2), b"a", LockMode::Exclusive, LONG, &never).unwrap();
     assert!(locks.holds(1, T, b"a") && !locks.holds(2, T, b"a") && !locks.holds(1, T, b"c"));
     assert_eq!(locks.len(), 3);
     locks.release_all(1);
@@ -145,7 +145,7 @@ fn a_wait_ends_after_its_time_out() {
     let locks = RowLocks::new();
     lock(&locks, 1, b"a").unwrap();
     let start = Instant::now();
-    let outcome = locks.lock(2, T, b"a", Duration::from_millis(150), &never);
+    let outcome = locks.lock(2, T, b"a", LockMode::Exclusive, Duration::from_millis(150), &never);
     assert!(matches!(outcome, Err(Error::LockTimeout)));
     assert!(start.elapsed() >= Duration::from_millis(150) && start.elapsed() < LONG / 4);
     locks.release_all(1);
@@ -158,7 +158,10 @@ fn a_kill_ends_a_wait() {
     lock(&locks, 1, b"a").unwrap();
     let killed = AtomicBool::new(false);
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| locks.lock(2, T, b"a", Duration::MAX, &|| killed.load(Ordering::Relaxed)));
+        let waiter = scope.spawn(|| {
+            let is_killed = || killed.load(Ordering::Relaxed);
+            locks.lock(2, T, b"a", LockMode::Exclusive, Duration::MAX, &is_killed)
+        });
         until_waiting(&locks, 1);
         killed.store(true, Ordering::Relaxed);
         let start = Instant::now();
@@ -202,9 +205,9 @@ fn a_shared_waiter_behind_a_writer_that_gives_up_is_served() {
     let locks = RowLocks::new();
     try_as(&locks, 1, b"a", LockMode::Shared).unwrap();
     thread::scope(|scope| {
-        let writer = scope.spawn(|| locks.lock(2, T, b"a", Duration::from_millis(100), &never));
+        let writer = scope.spawn(|| locks.lock(2, T, b"a", LockMode::Exclusive, Duration::from_millis(100), &never));
         until_waiting(&locks, 1);
-        let reader = scope.spawn(|| locks.lock_as(3, T, b"a", LockMode::Shared, LONG, &never));
+        let reader = scope.spawn(|| locks.lock(3, T, b"a", LockMode::Shared, LONG, &never));
         assert!(matches!(writer.join().unwrap(), Err(Error::LockTimeout)));
         reader.join().unwrap().unwrap();
     });

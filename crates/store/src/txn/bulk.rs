@@ -131,6 +131,7 @@ impl Txn {
             Cursor::new(entry.table.version(), entry.layout.clone(), Snapshot::latest(), Some(entry.own.clone()));
         let mut existing = KeyWalk::new(existing)?;
         while let Some(event) = new_rows.next(limits::GROUP_ROWS)? {
+            self.check_interrupted()?;
             match event {
                 Event::Versions(versions) if versions.len() > 1 => {
                     return Err(duplicate(&versions[0].group, versions[0].row));

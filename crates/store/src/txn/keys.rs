@@ -7,6 +7,7 @@ use super::{Txn, TxnTable};
 use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::limits;
+use crate::lock::LockMode;
 use crate::memtable::Key;
 use crate::own::OnDuplicate;
 use crate::own::{OwnWrite, OwnWrites};
@@ -21,7 +22,7 @@ impl Txn {
     pub(super) fn claim(&mut self, t: usize, key: &Key, row: &[u8], mode: OnDuplicate) -> Result<Option<OnDuplicate>> {
         if mode == OnDuplicate::Update {
             let table = self.tables[t].table.clone();
-            self.lock_key(&table, key, self.engine.lock_timeout_ms())?;
+            self.lock_row(&table, key, LockMode::Exclusive)?;
         }
         if self.is_behind_newest(t, key)? {
             return Ok(Some(mode));

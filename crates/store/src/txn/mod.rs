@@ -40,6 +40,12 @@ pub enum Isolation {
     RepeatableRead,
 }
 
+/// How long a statement waits for a row lock unless told otherwise.
+const DEFAULT_LOCK_TIMEOUT: Duration = Duration::from_secs(50);
+
+/// Says whether the statement under way was killed.
+pub type Interrupted = Box<dyn Fn() -> bool + Send>;
+
 /// A transaction: one connection's open work. Dropping it rolls back.
 pub struct Txn {
     pub(crate) engine: Arc<Engine>,
@@ -51,6 +57,8 @@ pub struct Txn {
     undo: Vec<Undo>,
     next_savepoint: u64,
     pub(crate) holds_locks: bool,
+    lock_timeout: Duration,
+    interrupted: Interrupted,
     /// Set once it is prepared: the engine keeps its writes under this id.
     prepared: Option<Vec<u8>>,
     /// An error took part of the write set: only a rollback is left.
@@ -100,6 +108,7 @@ enum Undo {
 impl Txn {
     pub(crate) fn new(engine: Arc<Engine>, id: u64) -> Txn {
         Txn {
+            lock_timeout: DEFAULT_LOCK_TIMEOUT,
             engine,
             id,
             isolation: Isolation::RepeatableRead,
@@ -109,10 +118,26 @@ impl Txn {
             undo: Vec::new(),
             next_savepoint: 1,
             holds_locks: false,
+            interrupted: Box::new(|| false),
             prepared: None,
             doomed: false,
             drops: Vec::new(),
         }
+    }
+
+    /// Its number: the owner of its row locks, see [`Engine::wake`].
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Sets what is asked during waits and long work; true ends them with [`Error::Interrupted`].
+    pub fn set_interrupted(&mut self, interrupted: Interrupted) {
+        self.interrupted = interrupted;
+    }
+
+    /// Sets how long the next statements wait for a row lock.
+    pub fn set_lock_timeout_ms(&mut self, timeout_ms: u64) {
+        self.lock_timeout = Duration::from_millis(timeout_ms);
     }
 
     /// Sets what reads see; before the first read.
@@ -295,21 +320,43 @@ impl Txn {
         Ok(self.cursor_at(&index_of(table, number)?.table, snapshot))
     }
 
-    /// Takes the row lock of `key` (waits up to `timeout_ms`); afterwards [`Txn::read_latest`] says what it is.
-    pub fn lock_row(&mut self, table: &Arc<Table>, key: &[u8], timeout_ms: u64) -> Result<()> {
-        self.lock_key(table, key, timeout_ms)
+    /// Takes the row lock of `key`; afterwards [`Txn::read_latest`] says what the row is. True if the transaction
+    /// held nothing of it before.
+    pub fn lock_row(&mut self, table: &Arc<Table>, key: &[u8], mode: LockMode) -> Result<bool> {
+        self.lock_within(table, key, mode, self.lock_timeout)
     }
 
-    fn lock_key(&mut self, table: &Arc<Table>, key: &[u8], timeout_ms: u64) -> Result<()> {
-        let timeout = Duration::from_millis(timeout_ms);
+    /// [`Txn::lock_row`] without waiting; `None` if others are in the way.
+    pub fn try_lock_row(&mut self, table: &Arc<Table>, key: &[u8], mode: LockMode) -> Result<Option<bool>> {
+        match self.lock_within(table, key, mode, Duration::ZERO) {
+            Err(Error::LockTimeout) => Ok(None),
+            locked => locked.map(Some),
+        }
+    }
+
+    fn lock_within(&mut self, table: &Arc<Table>, key: &[u8], mode: LockMode, timeout: Duration) -> Result<bool> {
         let t = self.table_index(table);
-        self.holds_locks = true;
         if !self.tables[t].has_intent {
-            // Whoever wants the whole table waits for those who hold a row of it: its lock is the one of no key.
-            self.engine.locks.lock_as(self.id, table.id, &[], LockMode::Shared, timeout, &|| false)?;
+            // Whoever wants the whole table waits for those who hold a row of it.
+            self.lock_table(table, LockMode::Shared, timeout)?;
             self.tables[t].has_intent = true;
         }
-        self.engine.locks.lock(self.id, table.id, key, timeout, &|| false)
+        self.engine.locks.lock(self.id, table.id, key, mode, timeout, &*self.interrupted)
+    }
+
+    /// Takes the lock of a whole table, which is the one of no key.
+    fn lock_table(&mut self, table: &Table, mode: LockMode, timeout: Duration) -> Result<()> {
+        self.holds_locks = true;
+        self.engine.locks.lock(self.id, table.id, &[], mode, timeout, &*self.interrupted).map(|_| ())
+    }
+
+    /// Gives back the lock of a row that the statement read and has no use for.
+    pub fn unlock_row(&mut self, table: &Table, key: &[u8]) {
+        self.engine.locks.release(self.id, table.id, key);
+    }
+
+    pub(crate) fn check_interrupted(&self) -> Result<()> {
+        if (self.interrupted)() { Err(Error::Interrupted) } else { Ok(()) }
     }
 
     /// The newest committed (or own) version of a row in row format, regardless of the snapshot; false if none.

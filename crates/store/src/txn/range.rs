@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Txn;
 use crate::commit::DroppedSegments;
@@ -26,15 +25,13 @@ pub type Times = Option<(u64, u64)>;
 impl Txn {
     /// Deletes all rows with a time in `times`; returns how many. `None` when it cannot be done this way: the
     /// transaction has written before, the table has secondary indexes, or no time column for a span to refer to.
-    pub fn delete_times(&mut self, table: &Arc<Table>, times: Times, timeout_ms: u64) -> Result<Option<u64>> {
+    pub fn delete_times(&mut self, table: &Arc<Table>, times: Times) -> Result<Option<u64>> {
         self.engine.check_writable()?;
         let has_time = table.schema().time.is_some();
         if self.has_written_to(table) || !table.indexes().is_empty() || (times.is_some() && !has_time) {
             return Ok(None);
         }
-        self.holds_locks = true;
-        let timeout = Duration::from_millis(timeout_ms);
-        self.engine.locks.lock_as(self.id, table.id, &[], LockMode::Exclusive, timeout, &|| false)?;
+        self.lock_table(table, LockMode::Exclusive, self.lock_timeout)?;
         self.engine.flush_table(table)?;
         let (version, chunks) = self.pin_chunks(table, times);
         let snapshot = self.engine.take_snapshot();
@@ -48,6 +45,7 @@ impl Txn {
         cursor.seek(None, true, Direction::Forward)?;
         let mut key = Vec::new();
         while let Some(span) = cursor.next_span(limits::GROUP_ROWS)? {
+            self.check_interrupted()?;
             let goes_whole = span.group.segment().is_some_and(|s| chunks.contains(&s.meta().chunk));
             for n in 0..span.rows {
                 key.clear();
