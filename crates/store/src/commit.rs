@@ -260,8 +260,8 @@ impl Engine {
         links_from: Option<u64>,
         record: Option<LogRecord>,
     ) -> Arc<Pending> {
-        for t in &tables {
-            t.table.last_commit_seq.store(seq, Ordering::Release);
+        for table in tables.iter().map(|t| &t.table).chain(drops.iter().map(|d| &d.table)) {
+            table.last_commit_seq.store(seq, Ordering::Release);
         }
         let pending = Arc::new(Pending {
             seq,
@@ -328,7 +328,7 @@ impl Engine {
     }
 
     fn apply(&self, pending: &Pending) {
-        let oldest = self.oldest_snapshot();
+        let snapshots = self.open_snapshots();
         if let Some(first) = pending.links_from
             && let Err(error) = self.link_prepared(pending, first)
         {
@@ -354,7 +354,7 @@ impl Engine {
             if version.active.first_lsn() == u64::MAX {
                 self.in_memory.lock().insert(t.table.id, t.table.clone());
             }
-            let added = version.active.apply(pending.seq, pending.start_lsn.0, oldest, writes);
+            let added = version.active.apply(pending.seq, pending.start_lsn.0, &snapshots, writes);
             self.memory.active.fetch_add(added, Ordering::Relaxed);
             let committed = std::mem::take(&mut own.private);
             if !committed.is_empty() {

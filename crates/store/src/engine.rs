@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use crate::cache::BlockCache;
 use crate::chunk::ChunkMap;
 use crate::commit::CommitQueue;
-use crate::compaction::choose::choose;
+use crate::compaction::choose::{choose, waits_for_snapshots};
 use crate::config::{Config, FlushLog, Tuning};
 use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Result};
@@ -346,13 +346,17 @@ impl Engine {
     fn merge_while_due(&self, table: &Table, everything: bool, progress: &mut dyn FnMut(u64) -> bool) -> Result<()> {
         loop {
             self.forget_dropped(table);
+            let forget_until = self.forget_until(table);
             let version = table.version();
             let has_time = table.schema().time.is_some();
             let pinned = table.pinned.lock().clone();
             let pinned_chunks: BTreeSet<u64> =
                 pinned.iter().filter_map(|id| version.segments.get(id)).map(|s| s.meta().chunk).collect();
-            let metas = version.segments.values().map(|s| s.meta()).filter(|m| !pinned_chunks.contains(&m.chunk));
-            let Some(plan) = choose(metas, has_time, everything) else {
+            let metas = || version.segments.values().map(|s| s.meta()).filter(|m| !pinned_chunks.contains(&m.chunk));
+            let Some(plan) = choose(metas(), has_time, everything, forget_until) else {
+                if waits_for_snapshots(metas()) {
+                    self.workers.ask_merge_later(table.id);
+                }
                 return Ok(());
             };
             drop(version);
@@ -458,8 +462,12 @@ impl Engine {
             ("cache_hits", cache.hits),
             ("cache_misses", cache.misses),
             ("open_snapshots", self.snapshots.len() as u64),
+            ("oldest_snapshot_seconds", self.snapshots.age().as_secs()),
             ("prepared_transactions", self.prepared_count()),
             ("row_locks", self.locks.len() as u64),
+            ("row_lock_waits", self.locks.waits_begun()),
+            ("row_lock_timeouts", self.locks.timeouts()),
+            ("row_lock_deadlocks", self.locks.deadlocks()),
             ("tables", self.table_names().len() as u64),
         ]
     }
@@ -511,8 +519,26 @@ impl Engine {
         self.snapshots.list(|| self.visible_seq.load(Ordering::Acquire))
     }
 
+    /// What every snapshot sees, those included that are yet to be taken.
     pub(crate) fn oldest_snapshot(&self) -> u64 {
         self.snapshots.oldest(|| self.visible_seq.load(Ordering::Acquire))
+    }
+
+    /// Up to here every snapshot sees all commits, and all of the table's are in segments: what a merge may forget.
+    pub(crate) fn forget_until(&self, table: &Table) -> u64 {
+        let _turn = self.apply_turn.lock();
+        if !table.version().dropped.is_empty() {
+            return 0;
+        }
+        self.oldest_snapshot().min(self.complete_in_segments(table))
+    }
+
+    /// Up to here all commits of the table are in segments: older rows may wait in a memtable. Only while no commit is
+    /// being applied.
+    pub(crate) fn complete_in_segments(&self, table: &Table) -> u64 {
+        let in_memory = table.version().memtables().any(|m| !m.is_empty());
+        let complete = if in_memory { &table.flushed_seq } else { &self.visible_seq };
+        complete.load(Ordering::Acquire)
     }
 
     pub(crate) fn all_tables(&self) -> Vec<Arc<Table>> {

@@ -31,6 +31,9 @@ pub const CHUNK_TARGET_ROWS: u64 = 4 << 20;
 /// Segments of one chunk that a scan has to merge at most before a merge is forced.
 pub const MAX_CHUNK_SEGMENTS: usize = 12;
 
+/// Share of tombstones in a chunk from which on a merge gives back enough space to be worth rewriting the rest.
+pub const TOMBSTONES_WORTH_A_MERGE: f64 = 0.25;
+
 /// Bytes of one log file before the next is begun.
 pub const LOG_FILE_BYTES: u64 = 64 << 20;
 

@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::Equivalent;
@@ -46,6 +47,9 @@ pub struct RowLocks {
     held: Vec<Mutex<HashMap<u64, Vec<Name>>>>,
     /// What each waiting owner waits for.
     waits: Mutex<HashMap<u64, Name>>,
+    waits_begun: AtomicU64,
+    timeouts: AtomicU64,
+    deadlocks: AtomicU64,
 }
 
 type Shard = hashbrown::HashMap<Name, Lock>;
@@ -123,6 +127,9 @@ impl RowLocks {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             held: (0..SHARDS).map(|_| Mutex::default()).collect(),
             waits: Mutex::default(),
+            waits_begun: AtomicU64::new(0),
+            timeouts: AtomicU64::new(0),
+            deadlocks: AtomicU64::new(0),
         }
     }
 
@@ -232,6 +239,21 @@ impl RowLocks {
         self.shards.iter().all(|shard| shard.lock().is_empty())
     }
 
+    /// Waits so far.
+    pub fn waits_begun(&self) -> u64 {
+        self.waits_begun.load(Ordering::Relaxed)
+    }
+
+    /// Waits that ended by their time-out.
+    pub fn timeouts(&self) -> u64 {
+        self.timeouts.load(Ordering::Relaxed)
+    }
+
+    /// Waits that were refused because they would have been deadlocks.
+    pub fn deadlocks(&self) -> u64 {
+        self.deadlocks.load(Ordering::Relaxed)
+    }
+
     /// Waits for a place in a queue to be served, and gives the place up when that is not to be.
     fn wait(
         &self,
@@ -241,6 +263,7 @@ impl RowLocks {
         timeout: Duration,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<()> {
+        self.waits_begun.fetch_add(1, Ordering::Relaxed);
         let outcome = match self.begin_wait(owner, name) {
             Ok(()) => signal.wait(timeout, interrupted),
             deadlock => deadlock,
@@ -258,6 +281,11 @@ impl RowLocks {
             lock.queue.retain(|waiter| waiter.owner != owner);
             settle(&mut shard, name);
         }
+        match &error {
+            Error::LockTimeout => self.timeouts.fetch_add(1, Ordering::Relaxed),
+            Error::Conflict => self.deadlocks.fetch_add(1, Ordering::Relaxed),
+            _ => 0,
+        };
         Err(error)
     }
 

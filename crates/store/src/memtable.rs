@@ -12,6 +12,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use smallvec::SmallVec;
 
 use crate::cursor::Direction;
+use crate::flush::is_needed;
 use crate::row::RowLayout;
 
 /// A sort key; short ones need no allocation.
@@ -101,13 +102,13 @@ impl Memtable {
         self.len() as i64 - self.deleted_rows.load(Ordering::Relaxed)
     }
 
-    /// Adds the writes of one commit. Versions that no snapshot from `oldest_snapshot` on can see are dropped.
-    /// Returns by how many bytes the memtable grew.
+    /// Adds the writes of one commit. Versions that none of `snapshots` sees are dropped; the list ascends and ends with
+    /// what new snapshots see until this commit is visible. Returns by how many bytes the memtable grew.
     pub fn apply(
         &self,
         seq: u64,
         lsn: u64,
-        oldest_snapshot: u64,
+        snapshots: &[u64],
         writes: impl Iterator<Item = (Key, Option<Box<[u8]>>)>,
     ) -> i64 {
         self.first_lsn.fetch_min(lsn, Ordering::AcqRel);
@@ -128,8 +129,8 @@ impl Memtable {
                     let current = slot.get_mut();
                     deleted += i64::from(version.row.is_none()) - i64::from(current.row.is_none());
                     std::mem::swap(current, &mut version);
-                    added -= drop_unseen(&mut version, oldest_snapshot) as i64;
-                    slot.get_mut().older = Some(Box::new(version));
+                    current.older = Some(Box::new(version));
+                    added -= drop_unseen(current, snapshots) as i64;
                 }
             }
         }
@@ -181,16 +182,19 @@ impl Memtable {
     }
 }
 
-/// Cuts the chain behind the newest version that is visible to every snapshot; returns the bytes freed.
-fn drop_unseen(version: &mut RowVersion, oldest_snapshot: u64) -> usize {
-    let mut v = version;
-    while v.seq > oldest_snapshot {
-        match v.older.as_deref_mut() {
-            Some(older) => v = older,
-            None => return 0,
+/// Takes the versions behind the newest that no snapshot sees out of a chain; returns the bytes freed.
+fn drop_unseen(newest: &mut RowVersion, snapshots: &[u64]) -> usize {
+    let mut freed = 0;
+    let mut newer = newest;
+    while let Some(mut version) = newer.older.take() {
+        if is_needed(version.seq, newer.seq, snapshots) {
+            newer = newer.older.insert(version);
+        } else {
+            freed += version.cost();
+            newer.older = version.older.take();
         }
     }
-    v.older.take().map_or(0, |o| o.chain().map(RowVersion::cost).sum())
+    freed
 }
 
 /// Row bytes side by side, with the sequence number and kind of each.
@@ -239,5 +243,36 @@ impl RowCollector {
     /// Row `i`.
     pub fn row(&self, i: usize) -> &[u8] {
         &self.bytes[self.starts[i]..self.ends[i]]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain(seqs: &[u64]) -> RowVersion {
+        let mut chain: Option<Box<RowVersion>> = None;
+        for &seq in seqs.iter().rev() {
+            chain = Some(Box::new(RowVersion { seq, row: Some(Box::from(&b"row"[..])), older: chain }));
+        }
+        chain.map_or(RowVersion { seq: 0, row: None, older: None }, |first| *first)
+    }
+
+    fn left(seqs: &[u64], snapshots: &[u64]) -> Vec<u64> {
+        let mut newest = chain(seqs);
+        let versions = newest.chain().count();
+        let freed = drop_unseen(&mut newest, snapshots);
+        let left: Vec<u64> = newest.chain().map(|v| v.seq).collect();
+        assert_eq!(freed, (versions - left.len()) * (3 + VERSION_OVERHEAD));
+        left
+    }
+
+    #[test]
+    fn only_versions_that_a_snapshot_sees_stay_behind_the_newest() {
+        assert_eq!(left(&[90, 80, 70, 20, 10], &[]), [90]);
+        // A snapshot of long ago, and what new ones see.
+        assert_eq!(left(&[90, 80, 70, 20, 10], &[25, 85]), [90, 80, 20]);
+        assert_eq!(left(&[90, 80, 70, 20, 10], &[5, 89]), [90, 80]);
+        assert_eq!(left(&[90, 80, 70, 20, 10], &[10, 20, 79, 89]), [90, 80, 70, 20, 10]);
     }
 }

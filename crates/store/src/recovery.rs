@@ -213,7 +213,7 @@ fn replay(tables: &Tables, seq: u64, lsn: Lsn, logged: &LoggedTable<'_>) -> Opti
         }
     }
     // The record ends at `lsn`; keeping the log from a little before it keeps the record.
-    table.version().active.apply(seq, lsn.0.saturating_sub(1), seq, writes.into_iter());
+    table.version().active.apply(seq, lsn.0.saturating_sub(1), &[], writes.into_iter());
     table.last_commit_seq.fetch_max(seq, Ordering::Relaxed);
     *table.newest.lock() = Newest::new(false);
     Some(())

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 /// All open snapshots of an engine.
 #[derive(Default)]
 pub struct Snapshots {
-    open: Mutex<BTreeMap<u64, usize>>,
+    /// For each sequence number: how many, and since when there are any.
+    open: Mutex<BTreeMap<u64, (usize, Instant)>>,
 }
 
 /// The state of the engine after the commit with this sequence number; stays readable while it is held.
@@ -22,7 +24,7 @@ impl Snapshots {
     pub fn take(self: &Arc<Self>, visible: impl FnOnce() -> u64) -> Arc<Snapshot> {
         let mut open = self.open.lock();
         let seq = visible();
-        *open.entry(seq).or_insert(0) += 1;
+        open.entry(seq).or_insert_with(|| (0, Instant::now())).0 += 1;
         Arc::new(Snapshot { seq, registry: Some(self.clone()) })
     }
 
@@ -46,7 +48,12 @@ impl Snapshots {
 
     /// How many are open.
     pub fn len(&self) -> usize {
-        self.open.lock().values().sum()
+        self.open.lock().values().map(|(count, _)| count).sum()
+    }
+
+    /// For how long the oldest one has been open.
+    pub fn age(&self) -> Duration {
+        self.open.lock().values().next().map_or(Duration::ZERO, |(_, since)| since.elapsed())
     }
 }
 
@@ -66,7 +73,7 @@ impl Drop for Snapshot {
     fn drop(&mut self) {
         let Some(registry) = &self.registry else { return };
         let mut open = registry.open.lock();
-        if let Some(count) = open.get_mut(&self.seq) {
+        if let Some((count, _)) = open.get_mut(&self.seq) {
             *count -= 1;
             if *count == 0 {
                 open.remove(&self.seq);

@@ -38,7 +38,7 @@ pub(crate) struct Workers {
 struct Lists {
     flush: BTreeSet<TableId>,
     merge: BTreeSet<TableId>,
-    /// Tables to look at with the next tick.
+    /// Tables to look at with the next tick: what could go is still seen by a snapshot.
     merge_later: BTreeSet<TableId>,
     flush_error: Option<String>,
     flushes: u64,
@@ -73,7 +73,7 @@ impl Workers {
         self.work.notify_all();
     }
 
-    /// A table has segments that only an open snapshot keeps.
+    /// A table has what a merge would remove, or segments that would go, were it not for open snapshots.
     pub fn ask_merge_later(&self, table: TableId) {
         self.lists.lock().merge_later.insert(table);
     }

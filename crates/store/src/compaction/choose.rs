@@ -3,10 +3,13 @@
 //! A chunk's segments are merged once, into one sealed segment, when time has moved on to later chunks; that keeps write
 //! amplification low. A chunk that is still written to is merged early only when a scan would have to merge too
 //! many segments: then segments of similar size go together, the smallest first.
+//!
+//! Versions and tombstones that a merge had to keep for an open snapshot, and many tombstones in any chunk, are
+//! reason for another merge as soon as nobody sees them.
 
 use std::collections::BTreeMap;
 
-use crate::limits::MAX_CHUNK_SEGMENTS;
+use crate::limits::{MAX_CHUNK_SEGMENTS, TOMBSTONES_WORTH_A_MERGE};
 use crate::segment::{SegmentId, SegmentMeta};
 
 /// What to merge.
@@ -20,12 +23,15 @@ pub struct Plan {
     pub whole_chunk: bool,
 }
 
-/// The next merge, if one is due. `everything` also seals the chunks that are still written to (OPTIMIZE).
-pub fn choose<'a>(segments: impl Iterator<Item = &'a SegmentMeta>, has_time: bool, everything: bool) -> Option<Plan> {
-    let mut chunks: BTreeMap<u64, Vec<&SegmentMeta>> = BTreeMap::new();
-    for meta in segments {
-        chunks.entry(meta.chunk).or_default().push(meta);
-    }
+/// The next merge, if one is due. `everything` also seals the chunks that are still written to (OPTIMIZE). What was
+/// written up to `forget_until` every snapshot sees, and a merge of a whole chunk may forget.
+pub fn choose<'a>(
+    segments: impl Iterator<Item = &'a SegmentMeta>,
+    has_time: bool,
+    everything: bool,
+    forget_until: u64,
+) -> Option<Plan> {
+    let chunks = by_chunk(segments);
     let newest = chunks.keys().next_back().copied();
     for (&chunk, members) in &chunks {
         let unsealed = members.len() > 1 || !members[0].sealed;
@@ -34,7 +40,34 @@ pub fn choose<'a>(segments: impl Iterator<Item = &'a SegmentMeta>, has_time: boo
             return Some(whole(chunk, members));
         }
     }
+    let is_settled = |members: &[&SegmentMeta]| members.iter().all(|m| m.max_seq <= forget_until);
+    for (&chunk, members) in &chunks {
+        if holds_garbage(members) && is_settled(members) {
+            return Some(whole(chunk, members));
+        }
+    }
     chunks.iter().find_map(|(&chunk, members)| too_many(chunk, members))
+}
+
+/// Whether a merge is worth while once the open snapshots are gone.
+pub fn waits_for_snapshots<'a>(segments: impl Iterator<Item = &'a SegmentMeta>) -> bool {
+    by_chunk(segments).values().any(|members| holds_garbage(members))
+}
+
+fn by_chunk<'a>(segments: impl Iterator<Item = &'a SegmentMeta>) -> BTreeMap<u64, Vec<&'a SegmentMeta>> {
+    let mut chunks: BTreeMap<u64, Vec<&SegmentMeta>> = BTreeMap::new();
+    for meta in segments {
+        chunks.entry(meta.chunk).or_default().push(meta);
+    }
+    chunks
+}
+
+/// Whether merging a chunk for nothing but what it may forget is worth while.
+fn holds_garbage(members: &[&SegmentMeta]) -> bool {
+    let (rows, tombstones) = members.iter().fold((0, 0), |(r, t), m| (r + m.rows, t + m.tombstones));
+    let is_sealed_with_versions =
+        members.len() == 1 && members[0].sealed && (members[0].has_versions || tombstones > 0);
+    is_sealed_with_versions || (tombstones > 0 && tombstones as f64 >= rows as f64 * TOMBSTONES_WORTH_A_MERGE)
 }
 
 fn whole(chunk: u64, members: &[&SegmentMeta]) -> Plan {
@@ -90,30 +123,51 @@ mod tests {
     #[test]
     fn a_chunk_is_sealed_once_a_later_one_exists() {
         let open = [meta(1, 0, 10, false), meta(2, 0, 10, false)];
-        assert_eq!(choose(open.iter(), true, false), None);
+        assert_eq!(choose(open.iter(), true, false, 0), None);
         let closed = [meta(1, 0, 10, false), meta(2, 0, 10, false), meta(3, 100, 10, false)];
-        let plan = choose(closed.iter(), true, false).expect("a merge is due");
+        let plan = choose(closed.iter(), true, false, 0).expect("a merge is due");
         assert_eq!((plan.chunk, plan.whole_chunk, plan.segments.len()), (0, true, 2));
         let sealed = [meta(4, 0, 20, true), meta(3, 100, 10, false)];
-        assert_eq!(choose(sealed.iter(), true, false), None);
+        assert_eq!(choose(sealed.iter(), true, false, 0), None);
     }
 
     #[test]
     fn a_crowded_chunk_merges_its_small_segments() {
         let mut metas: Vec<_> = (0..MAX_CHUNK_SEGMENTS as u64).map(|i| meta(i, 0, 10, false)).collect();
-        assert_eq!(choose(metas.iter(), false, false), None);
+        assert_eq!(choose(metas.iter(), false, false, 0), None);
         metas.push(meta(99, 0, 1_000_000, true));
-        let plan = choose(metas.iter(), false, false).expect("a merge is due");
+        let plan = choose(metas.iter(), false, false, 0).expect("a merge is due");
         assert!(
             !plan.whole_chunk && !plan.segments.contains(&SegmentId(99)) && plan.segments.len() == MAX_CHUNK_SEGMENTS
         );
     }
 
     #[test]
+    fn what_snapshots_held_back_goes_when_they_are_gone() {
+        let mut kept = meta(1, 0, 10, true);
+        (kept.has_versions, kept.max_seq) = (true, 7);
+        assert!(waits_for_snapshots([&kept].into_iter()));
+        assert_eq!(choose([&kept].into_iter(), false, false, 6), None);
+        assert!(choose([&kept].into_iter(), false, false, 7).is_some_and(|p| p.whole_chunk));
+        kept.has_versions = false;
+        assert!(!waits_for_snapshots([&kept].into_iter()));
+        assert_eq!(choose([&kept].into_iter(), false, false, 7), None);
+    }
+
+    #[test]
+    fn many_tombstones_are_worth_a_merge() {
+        let (mut rows, mut gone) = (meta(1, 0, 1000, true), meta(2, 0, 10, false));
+        (rows.rows, gone.rows, gone.tombstones) = (1000, 100, 100);
+        assert_eq!(choose([&rows, &gone].into_iter(), false, false, 9), None);
+        (gone.rows, gone.tombstones) = (500, 500);
+        assert!(choose([&rows, &gone].into_iter(), false, false, 9).is_some_and(|p| p.whole_chunk));
+    }
+
+    #[test]
     fn optimize_ends_with_everything_sealed() {
         let metas = [meta(1, 0, 10, false)];
-        assert!(choose(metas.iter(), false, true).is_some_and(|p| p.whole_chunk));
+        assert!(choose(metas.iter(), false, true, 0).is_some_and(|p| p.whole_chunk));
         let metas = [meta(1, 0, 10, true)];
-        assert_eq!(choose(metas.iter(), false, true), None);
+        assert_eq!(choose(metas.iter(), false, true, 0), None);
     }
 }

@@ -76,10 +76,7 @@ impl Engine {
         if version.dropped.values().any(|(s, _)| s.meta().chunk == plan.chunk) {
             return Some((inputs, 0));
         }
-        // Older rows may wait in a memtable: those must stay older than what is merged here.
-        let in_memory = version.memtables().any(|m| !m.is_empty());
-        let complete = if in_memory { &table.flushed_seq } else { &self.visible_seq };
-        Some((inputs, complete.load(Ordering::Acquire)))
+        Some((inputs, self.complete_in_segments(table)))
     }
 
     /// The merged segment; none when no row is left.

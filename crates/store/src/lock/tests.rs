@@ -248,3 +248,77 @@ fn threads_that_take_random_locks_exclude_each_other_and_all_finish() {
     });
     assert!(locks.is_empty() && locks.waits.lock().is_empty());
 }
+
+#[test]
+fn who_does_not_wait_leaves_no_trace() {
+    let locks = RowLocks::new();
+    lock(&locks, 1, b"a").unwrap();
+    assert!(matches!(try_as(&locks, 2, b"a", LockMode::Shared), Err(Error::LockTimeout)));
+    assert!(locks.waits.lock().is_empty() && locks.waits_begun() == 0);
+    locks.release_all(1);
+    assert!(locks.is_empty());
+    // Not even a deadlock is looked for.
+    lock(&locks, 1, b"a").unwrap();
+    lock(&locks, 2, b"b").unwrap();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| lock(&locks, 1, b"b"));
+        until_waiting(&locks, 1);
+        assert!(matches!(try_as(&locks, 2, b"a", LockMode::Exclusive), Err(Error::LockTimeout)));
+        locks.release_all(2);
+        first.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_single_row_is_given_back_to_whoever_waits_for_it() {
+    let locks = RowLocks::new();
+    let new = |owner, key: &[u8], mode| locks.lock(owner, T, key, mode, Duration::ZERO, &never).unwrap();
+    assert!(new(1, b"a", LockMode::Shared));
+    assert!(!new(1, b"a", LockMode::Shared) && !new(1, b"a", LockMode::Exclusive), "held already");
+    assert!(new(1, b"b", LockMode::Exclusive));
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| lock(&locks, 2, b"a"));
+        until_waiting(&locks, 1);
+        locks.release(1, T, b"a");
+        waiter.join().unwrap().unwrap();
+    });
+    assert!(!locks.holds(1, T, b"a") && locks.holds(1, T, b"b") && locks.holds(2, T, b"a"));
+    locks.release(1, T, b"a");
+    assert!(locks.holds(2, T, b"a"), "nobody lets go of another's lock");
+    locks.release_all(1);
+    locks.release_all(2);
+    assert!(locks.is_empty() && locks.held.iter().all(|held| held.lock().is_empty()));
+}
+
+#[test]
+fn a_waiter_that_is_woken_asks_whether_it_was_killed() {
+    let locks = RowLocks::new();
+    lock(&locks, 1, b"a").unwrap();
+    let asked = AtomicU64::new(0);
+    let killed = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let is_killed = || {
+                asked.fetch_add(1, Ordering::Relaxed);
+                killed.load(Ordering::Relaxed)
+            };
+            locks.lock(2, T, b"a", LockMode::Exclusive, Duration::MAX, &is_killed)
+        });
+        until_waiting(&locks, 1);
+        // Far more often than it would ask by itself.
+        let before = asked.load(Ordering::Relaxed);
+        for _ in 0..100 {
+            locks.wake(2);
+            let asked_now = asked.load(Ordering::Relaxed);
+            while asked.load(Ordering::Relaxed) == asked_now {
+                thread::yield_now();
+            }
+        }
+        assert!(asked.load(Ordering::Relaxed) >= before + 100);
+        killed.store(true, Ordering::Relaxed);
+        locks.wake(2);
+        assert!(matches!(waiter.join().unwrap(), Err(Error::Interrupted)));
+    });
+    locks.wake(2);
+    locks.wake(1);
+}
