@@ -149,6 +149,7 @@ impl TableHandle {
         self.probe_columns.clear();
         self.current = Current::Nothing;
         self.looking = Looking::Never;
+        self.is_lock_new = false;
         self.row.shrink_to(1 << 16);
         self.new_row.shrink_to(1 << 16);
         self.duplicate = Vec::new();
@@ -331,9 +332,7 @@ impl TableHandle {
         let scan = match index.map(|place| self.format.index(place)).transpose()? {
             None if is_locking => Scan::new(txn.locking_cursor(&self.table)?, Walk::Rows),
             None => Scan::new(txn.cursor(&self.table)?, Walk::Rows),
-            Some(index) if is_locking => {
-                Scan::new(txn.locking_index_cursor(&self.table, index.number)?, Walk::Indexed)
-            }
+            Some(index) if is_locking => Scan::new(txn.locking_index_cursor(&self.table, index.number)?, Walk::Indexed),
             Some(index) => {
                 let number = index.number;
                 let of_store = self.table.indexes().get(number).cloned().ok_or_else(no_scan)?;
@@ -431,7 +430,9 @@ impl TableHandle {
         self.key.clear();
         index.push_entry_key(self.format.layout(), &self.row, &mut self.key)?;
         let is_there = self.scan.as_ref().and_then(Scan::entry_key) == Some(self.key.as_slice());
-        if !is_there {
+        if !is_there && self.looking == Looking::Now {
+            self.looking = Looking::Allowed;
+        } else if !is_there {
             self.give_back(session);
         }
         Ok(is_there)
