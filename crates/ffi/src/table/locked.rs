@@ -1,0 +1,115 @@
+//! Reads under row locks: each row is locked, then read again in its newest version.
+//!
+//! A row that is gone by then, or elsewhere in the index that the scan goes along, is passed over. Locks that were taken
+//! for nothing are given back.
+
+use rrd_store::LockMode;
+
+use super::{Current, TableHandle, no_scan};
+use crate::scan::Scan;
+use crate::session::Session;
+use crate::status::Outcome;
+
+/// How UPDATE scans deal with rows that others have locked: under READ COMMITTED they look first whether the row
+/// as it is committed is wanted at all, and only then wait for it.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Looking {
+    /// They wait.
+    Never,
+    /// They look.
+    Allowed,
+    /// The row read last was looked at and is to be locked and read again.
+    Now,
+}
+
+impl TableHandle {
+    /// Whether the row that was locked is still where the walk along an index met it; else its lock is given back.
+    pub(super) fn is_at_its_place(&mut self, session: &mut Session) -> Outcome<bool> {
+        let Some(place) = self.scan_index else { return Ok(true) };
+        let number = self.format.index(place)?.number;
+        let index = self.table.indexes().get(number).cloned().ok_or_else(no_scan)?;
+        self.key.clear();
+        index.push_entry_key(self.format.layout(), &self.row, &mut self.key)?;
+        let is_there = self.scan.as_ref().and_then(Scan::entry_key) == Some(self.key.as_slice());
+        if !is_there && self.looking == Looking::Now {
+            self.looking = Looking::Allowed;
+        } else if !is_there {
+            self.give_back(session);
+        }
+        Ok(is_there)
+    }
+
+    /// Locks a row and reads its newest version; false if it is gone, or not to be waited for.
+    pub(super) fn read_locked(&mut self, session: &mut Session, key: &[u8], record: &mut [u8]) -> Outcome<bool> {
+        let mode = self.locking.unwrap_or(LockMode::Exclusive);
+        self.is_lock_new = false;
+        if self.skips_locked || self.looking == Looking::Allowed {
+            match session.txn().try_lock_row(&self.table, key, mode)? {
+                Some(is_new) => self.is_lock_new = is_new,
+                None if self.skips_locked => return Ok(false),
+                None => {
+                    let found = self.read_newest(session, key, record)?;
+                    self.looking = if found { Looking::Now } else { Looking::Allowed };
+                    return Ok(found);
+                }
+            }
+        } else {
+            self.is_lock_new = session.txn().lock_row(&self.table, key, mode)?;
+        }
+        let found = self.read_newest(session, key, record)?;
+        if !found {
+            self.row_key.clear();
+            self.row_key.extend_from_slice(key);
+            self.give_back(session);
+        }
+        Ok(found)
+    }
+
+    /// Waits for the row that was only looked at, and reads it again.
+    pub(super) fn read_looked_at(&mut self, session: &mut Session, record: &mut [u8]) -> Outcome<bool> {
+        let key = std::mem::take(&mut self.row_key);
+        self.looking = Looking::Never;
+        let found = self.read_locked(session, &key, record);
+        self.looking = Looking::Allowed;
+        found
+    }
+
+    /// Whether scans may look at rows that others have locked before they wait for them; see [`Looking`].
+    pub fn look_before_waiting(&mut self, yes: bool) {
+        self.looking = if yes { Looking::Allowed } else { Looking::Never };
+    }
+
+    /// Whether the row read last was only looked at.
+    pub fn is_looking(&self) -> bool {
+        self.looking == Looking::Now
+    }
+
+    /// The statement has no use for the row read last. Under READ COMMITTED its lock is given back; else it stays, as
+    /// InnoDB's would.
+    pub fn unlock_row(&mut self, session: &mut Session) {
+        if self.looking == Looking::Now {
+            self.looking = Looking::Allowed;
+        } else if session.unlocks_unused_rows() {
+            self.give_back(session);
+        }
+    }
+
+    /// Unlocks the row read last, unless it was locked before.
+    fn give_back(&mut self, session: &mut Session) {
+        if std::mem::take(&mut self.is_lock_new) {
+            session.txn().unlock_row(&self.table, &self.row_key);
+        }
+    }
+
+    fn read_newest(&mut self, session: &mut Session, key: &[u8], record: &mut [u8]) -> Outcome<bool> {
+        self.row.clear();
+        if !session.txn().read_latest(&self.table, key, &mut self.row)? {
+            return Ok(false);
+        }
+        self.row_key.clear();
+        self.row_key.extend_from_slice(key);
+        self.format.unpack_row(&self.read, &self.row, record);
+        self.current = Current::Row;
+        Ok(true)
+    }
+}
