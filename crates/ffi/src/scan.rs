@@ -207,6 +207,11 @@ impl Scan {
         self.usable = 0;
     }
 
+    /// What it reads from.
+    pub fn cursor(&self) -> &Cursor {
+        &self.cursor
+    }
+
     /// Group and row where the walk stands.
     pub fn position(&self) -> Option<(&Arc<RowGroup>, usize)> {
         Some((&self.span.as_ref()?.group, self.current()?))

@@ -406,7 +406,7 @@ impl TableHandle {
             }
             scan.copy_key(&mut self.key)?;
             let key = std::mem::take(&mut self.key);
-            let found = self.read_locked(session, &key, record);
+            let found = self.read_scanned_locked(session, &key, record);
             self.key = key;
             if found? && self.is_at_its_place(session)? {
                 return Ok(());

@@ -135,6 +135,11 @@ impl Cursor {
         self.rows.as_ref().map_or(&self.layout, |rows| &rows.cursor.layout)
     }
 
+    /// The last commit that it sees.
+    pub(crate) fn snapshot_seq(&self) -> u64 {
+        self.snapshot.seq()
+    }
+
     /// From the next `seek` on only rows with `low <= key < high` are of interest (`None`: open); the walk may
     /// end at a bound. When both bounds lie in one series, chunks outside their times are not even opened.
     pub fn set_bounds(&mut self, low: Option<&[u8]>, high: Option<&[u8]>) {

@@ -397,20 +397,25 @@ impl Engine {
         }
         findings.dedup();
         if findings.is_empty() {
-            self.check_indexes(table, &mut findings)?;
+            self.check_indexes(table, &mut || progress(total, total), &mut findings)?;
         }
         Ok(findings)
     }
 
     /// Each index has as many entries as the table has rows, and each entry leads to a row.
-    fn check_indexes(self: &Arc<Self>, table: &Arc<Table>, findings: &mut Vec<String>) -> Result<()> {
+    fn check_indexes(
+        self: &Arc<Self>,
+        table: &Arc<Table>,
+        goes_on: &mut dyn FnMut() -> bool,
+        findings: &mut Vec<String>,
+    ) -> Result<()> {
         if table.indexes().is_empty() {
             return Ok(());
         }
         let mut txn = self.begin();
-        let rows = count_rows(txn.cursor(table)?)?;
+        let rows = count_rows(txn.cursor(table)?, goes_on)?;
         for (number, index) in table.indexes().iter().enumerate() {
-            let entries = count_rows(txn.index_cursor(table, number)?)?;
+            let entries = count_rows(txn.index_cursor(table, number)?, goes_on)?;
             if entries != rows {
                 findings.push(format!("index '{}' leads to {entries} rows, the table has {rows}", index.def.name));
             }
@@ -550,11 +555,18 @@ impl Engine {
     }
 }
 
-fn count_rows(mut cursor: Cursor) -> Result<u64> {
+fn count_rows(mut cursor: Cursor, goes_on: &mut dyn FnMut() -> bool) -> Result<u64> {
     cursor.seek(None, true, Direction::Forward)?;
     let mut rows = 0;
+    let mut ask_at = 0;
     while let Some(span) = cursor.next_span(limits::GROUP_ROWS)? {
         rows += u64::from(span.rows);
+        if rows >= ask_at {
+            ask_at = rows + limits::GROUP_ROWS as u64;
+            if !goes_on() {
+                return Err(Error::Interrupted);
+            }
+        }
     }
     Ok(rows)
 }

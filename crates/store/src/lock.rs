@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::Equivalent;
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
 use crate::manifest::edit::TableId;
@@ -70,7 +71,8 @@ struct NameRef<'a> {
 
 #[derive(Default)]
 struct Lock {
-    holders: Vec<(u64, LockMode)>,
+    /// Mostly one, and no allocation for it: a statement may lock millions of rows.
+    holders: SmallVec<[(u64, LockMode); 1]>,
     queue: VecDeque<Waiter>,
 }
 

@@ -22,6 +22,16 @@ pub(super) enum Looking {
     Now,
 }
 
+/// What came of asking for a lock.
+enum Asked {
+    /// It is held.
+    Got,
+    /// Others have it, and such rows are passed over.
+    Skipped,
+    /// Others have it, and the row is to be looked at first.
+    Busy,
+}
+
 impl TableHandle {
     /// Whether the row that was locked is still where the walk along an index met it; else its lock is given back.
     pub(super) fn is_at_its_place(&mut self, session: &mut Session) -> Outcome<bool> {
@@ -41,23 +51,56 @@ impl TableHandle {
 
     /// Locks a row and reads its newest version; false if it is gone, or not to be waited for.
     pub(super) fn read_locked(&mut self, session: &mut Session, key: &[u8], record: &mut [u8]) -> Outcome<bool> {
+        let asked = self.ask_for_lock(session, key)?;
+        self.read_after(asked, session, key, record)
+    }
+
+    /// [`TableHandle::read_locked`] for the row that the scan stands on: if nobody has written to the table since the scan
+    /// began, it is the newest version.
+    pub(super) fn read_scanned_locked(
+        &mut self,
+        session: &mut Session,
+        key: &[u8],
+        record: &mut [u8],
+    ) -> Outcome<bool> {
+        let asked = self.ask_for_lock(session, key)?;
+        if let (Asked::Got, None, Some(scan)) = (&asked, self.scan_index, &self.scan)
+            && session.txn().is_still_newest(&self.table, scan.cursor(), key)
+        {
+            scan.unpack(&self.read, record);
+            self.row_key.clear();
+            self.row_key.extend_from_slice(key);
+            self.current = Current::Scan;
+            return Ok(true);
+        }
+        self.read_after(asked, session, key, record)
+    }
+
+    fn ask_for_lock(&mut self, session: &mut Session, key: &[u8]) -> Outcome<Asked> {
         let mode = self.locking.unwrap_or(LockMode::Exclusive);
         self.is_lock_new = false;
-        if self.skips_locked || self.looking == Looking::Allowed {
-            match session.txn().try_lock_row(&self.table, key, mode)? {
-                Some(is_new) => self.is_lock_new = is_new,
-                None if self.skips_locked => return Ok(false),
-                None => {
-                    let found = self.read_newest(session, key, record)?;
-                    self.looking = if found { Looking::Now } else { Looking::Allowed };
-                    return Ok(found);
-                }
-            }
-        } else {
+        if !self.skips_locked && self.looking != Looking::Allowed {
             self.is_lock_new = session.txn().lock_row(&self.table, key, mode)?;
+            return Ok(Asked::Got);
+        }
+        Ok(match session.txn().try_lock_row(&self.table, key, mode)? {
+            Some(is_new) => {
+                self.is_lock_new = is_new;
+                Asked::Got
+            }
+            None if self.skips_locked => Asked::Skipped,
+            None => Asked::Busy,
+        })
+    }
+
+    fn read_after(&mut self, asked: Asked, session: &mut Session, key: &[u8], record: &mut [u8]) -> Outcome<bool> {
+        if let Asked::Skipped = asked {
+            return Ok(false);
         }
         let found = self.read_newest(session, key, record)?;
-        if !found {
+        if let Asked::Busy = asked {
+            self.looking = if found { Looking::Now } else { Looking::Allowed };
+        } else if !found {
             self.row_key.clear();
             self.row_key.extend_from_slice(key);
             self.give_back(session);

@@ -4,6 +4,7 @@
 //! what is committed now, whatever the snapshot, and again at commit if somebody else committed in between.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -357,6 +358,17 @@ impl Txn {
 
     pub(crate) fn check_interrupted(&self) -> Result<()> {
         if (self.interrupted)() { Err(Error::Interrupted) } else { Ok(()) }
+    }
+
+    /// Whether a row that a locking cursor showed, and that is locked now, is still its newest version: nobody wrote to
+    /// the table since, and this transaction not to the row. Who wrote to the row held its lock until that was applied.
+    pub fn is_still_newest(&self, table: &Arc<Table>, cursor: &Cursor, key: &[u8]) -> bool {
+        let Some(entry) = self.tables.iter().find(|t| Arc::ptr_eq(&t.table, table)) else { return false };
+        if table.last_commit_seq.load(Ordering::Acquire) > cursor.snapshot_seq() {
+            return false;
+        }
+        let own = entry.own.read();
+        own.private.is_empty() && !own.map.contains_key(key)
     }
 
     /// The newest committed (or own) version of a row in row format, regardless of the snapshot; false if none.
