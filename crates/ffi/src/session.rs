@@ -5,9 +5,10 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use rrd_store::{Engine, Error, Isolation, Table, Txn};
+use rrd_store::{Engine, Error, Isolation, Table, TextUse, Txn};
 
 use crate::abi::{self, RrdIsolation, RrdKilledFn};
+use crate::connections::Connections;
 use crate::record::RecordFormat;
 use crate::status::{Failure, Outcome};
 
@@ -18,6 +19,7 @@ const LOCK_WAIT_PIECE_MS: u64 = 200;
 pub struct Session {
     txn: Txn,
     connection: *mut c_void,
+    connections: Arc<Connections>,
     killed: RrdKilledFn,
     lock_timeout_ms: u64,
     /// Tables that the transaction inserted into.
@@ -26,8 +28,15 @@ pub struct Session {
 
 impl Session {
     /// A session for a connection of the server.
-    pub fn new(engine: &Arc<Engine>, connection: *mut c_void, killed: RrdKilledFn) -> Session {
-        Session { txn: engine.begin(), connection, killed, lock_timeout_ms: 0, written: Vec::new() }
+    pub fn new(
+        engine: &Arc<Engine>,
+        connections: &Arc<Connections>,
+        connection: *mut c_void,
+        killed: RrdKilledFn,
+    ) -> Session {
+        let txn = engine.begin();
+        connections.add(txn.id(), connection);
+        Session { txn, connection, connections: connections.clone(), killed, lock_timeout_ms: 0, written: Vec::new() }
     }
 
     /// Begins a statement.
@@ -56,28 +65,38 @@ impl Session {
 
     /// First phase of a commit; on an error everything is undone.
     pub fn prepare(&mut self, xid: &[u8]) -> Outcome<()> {
-        let prepared = self.txn.prepare(xid);
+        let prepared = self.when_decided(|txn| txn.prepare(xid));
         self.explained(prepared)
     }
 
     /// Commits; on an error everything is undone. A duplicate that another transaction was faster to insert is
     /// explained, since the server has no record at hand to show.
     pub fn commit(&mut self) -> Outcome<()> {
-        let committed = self.txn.commit();
+        let committed = self.when_decided(Txn::commit);
         self.explained(committed)
     }
 
-    fn explained(&mut self, result: rrd_store::Result<()>) -> Outcome<()> {
+    /// Does `work` again whenever a prepared transaction that was in its way is decided.
+    fn when_decided(&mut self, mut work: impl FnMut(&mut Txn) -> rrd_store::Result<()>) -> Outcome<()> {
+        loop {
+            match work(&mut self.txn) {
+                Err(Error::Undecided { owner }) => self.wait(|txn, ms| txn.wait_decided(owner, ms))?,
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    fn explained(&mut self, result: Outcome<()>) -> Outcome<()> {
         let written = std::mem::take(&mut self.written);
         match result {
             Ok(()) => Ok(()),
-            Err(Error::Duplicate { index, row, .. }) => {
+            Err(Failure::Store(Error::Duplicate { index, row, .. })) => {
                 self.txn.rollback();
                 Err(Failure::Explained(abi::RRD_DUPLICATE, duplicate_text(&written, index, &row)))
             }
             Err(error) => {
                 self.txn.rollback();
-                Err(error.into())
+                Err(error)
             }
         }
     }
@@ -113,15 +132,30 @@ impl Session {
 
     /// Takes a row's lock; waits as long as the session allows, unless killed.
     pub fn lock_row(&mut self, table: &Arc<Table>, key: &[u8]) -> Outcome<()> {
+        self.wait(|txn, ms| txn.lock_row(table, key, ms))
+    }
+
+    /// See [`Txn::lock_table`].
+    pub fn lock_table(&mut self, table: &Arc<Table>, use_of: TextUse) -> Outcome<()> {
+        self.wait(|txn, ms| txn.lock_table(table, use_of, ms))
+    }
+
+    fn wait(&mut self, lock: impl Fn(&mut Txn, u64) -> rrd_store::Result<()>) -> Outcome<()> {
         let mut left = self.lock_timeout_ms;
         loop {
             let piece = left.min(LOCK_WAIT_PIECE_MS);
-            match self.txn.lock_row(table, key, piece) {
+            match lock(&mut self.txn, piece) {
                 Err(Error::LockTimeout) if left > piece => left -= piece,
                 other => return Ok(other?),
             }
             self.check_killed()?;
         }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.connections.remove(self.txn.id());
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use hashbrown::Equivalent;
@@ -46,7 +46,12 @@ pub struct RowLocks {
     held: Vec<Mutex<HashMap<u64, Vec<Name>>>>,
     /// What each waiting owner waits for.
     waits: Mutex<HashMap<u64, Name>>,
+    /// Told of each wait.
+    report: OnceLock<WaitReport>,
 }
+
+/// Told that an owner is about to wait for others; called without any lock of this module.
+pub type WaitReport = Box<dyn Fn(u64, &[u64]) + Send + Sync>;
 
 type Shard = hashbrown::HashMap<Name, Lock>;
 
@@ -115,7 +120,13 @@ impl RowLocks {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             held: (0..SHARDS).map(|_| Mutex::default()).collect(),
             waits: Mutex::default(),
+            report: OnceLock::new(),
         }
+    }
+
+    /// Reports each wait from now on, who waits and for whom; the first report that is set stays.
+    pub fn report_waits(&self, report: WaitReport) {
+        let _ = self.report.set(report);
     }
 
     /// Locks a row for `owner` alone. Returns at once when the owner has it already. [`Error::Conflict`] when
@@ -210,7 +221,10 @@ impl RowLocks {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<()> {
         let outcome = match self.begin_wait(owner, name) {
-            Ok(()) => signal.wait(timeout, interrupted),
+            Ok(()) => {
+                self.report_wait(owner, name);
+                signal.wait(timeout, interrupted)
+            }
             deadlock => deadlock,
         };
         self.waits.lock().remove(&owner);
@@ -235,6 +249,12 @@ impl RowLocks {
         waits.insert(owner, name.clone());
         // Whoever closes a circle enters last and sees all of it, because the graph stays locked meanwhile.
         if self.is_deadlocked(&waits, owner) { Err(Error::Conflict) } else { Ok(()) }
+    }
+
+    fn report_wait(&self, owner: u64, name: &Name) {
+        let Some(report) = self.report.get() else { return };
+        let blockers = self.shard(name.by_ref()).lock().get(name).map(|lock| lock.blockers_of(owner));
+        report(owner, &blockers.unwrap_or_default());
     }
 
     /// Whether `owner` waits, by whatever detours, for itself.
