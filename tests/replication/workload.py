@@ -18,6 +18,8 @@ TABLES = {
     "loose": "writer INT, n INT, v BIGINT, d DECIMAL(12,3), t DATETIME(3), pad BLOB",
     "mixed": "id INT PRIMARY KEY, e ENUM('a','b','c'), s SET('x','y'), b BIT(5), f FLOAT, t TEXT, ts TIMESTAMP(2) NULL,"
     " y YEAR, dec_v DECIMAL(20,5), g INT AS (id * 2) VIRTUAL, h INT AS (id + 1) STORED, c CHAR(5) DEFAULT 'dflt'",
+    "keyed": "id BIGINT AUTO_INCREMENT PRIMARY KEY, code VARCHAR(10), v INT, k INT, note TEXT, UNIQUE code (code), KEY vk (v, k)",
+    "counted": "n INT NOT NULL AUTO_INCREMENT, a INT, b VARCHAR(40), KEY (n), KEY (a)",
     "ledger": "id INT PRIMARY KEY, v BIGINT",
 }
 OTHER_ENGINE = {"ledger": "InnoDB"}
@@ -102,7 +104,7 @@ class Client:
             (8, self.insert_readings), (4, self.insert_hosts), (4, self.insert_loose), (4, self.insert_mixed),
             (4, self.replace), (4, self.on_duplicate), (3, self.ignore), (6, self.update), (4, self.update_loose),
             (4, self.delete), (3, self.delete_loose), (3, self.move_key), (4, self.ledger), (1, self.copy), (1, self.load),
-            (1, self.update_join),
+            (1, self.update_join), (5, self.insert_keyed), (4, self.change_keyed), (3, self.counted),
         ]
         (form,) = r.choices([form for _, form in forms], [weight for weight, _ in forms])
         return form()
@@ -191,6 +193,34 @@ class Client:
 
     def update_join(self):
         return f"UPDATE readings, ledger SET readings.v = ledger.v, ledger.v = 0 WHERE ledger.id = readings.ts AND ledger.id = {self.rng.randint(0, KEYS)}"
+
+    def insert_keyed(self):
+        r = self.rng
+        rows = ", ".join(f"('c{r.randint(0, KEYS)}', {r.randint(0, 9)}, {r.randint(0, 9)}, {self.text()})" for _ in range(r.choice([1, 1, 3])))
+        verb, tail = r.choice([
+            ("INSERT", ""), ("INSERT", ""), ("REPLACE", ""), ("INSERT IGNORE", ""),
+            ("INSERT", " ON DUPLICATE KEY UPDATE v = v + 1, note = 'again'"),
+        ])
+        return f"{verb} INTO keyed (code, v, k, note) VALUES {rows}{tail}"
+
+    def change_keyed(self):
+        r = self.rng
+        return r.choice([
+            f"UPDATE keyed SET v = {r.randint(0, 9)} WHERE code = 'c{r.randint(0, KEYS)}'",
+            f"UPDATE keyed SET k = k + 1 WHERE v = {r.randint(0, 9)}",
+            f"UPDATE keyed SET code = 'c{r.randint(0, KEYS)}' WHERE code = 'c{r.randint(0, KEYS)}'",
+            f"DELETE FROM keyed WHERE v = {r.randint(0, 9)} AND k = {r.randint(0, 9)}",
+            f"DELETE FROM keyed WHERE code = 'c{r.randint(0, KEYS)}'",
+        ])
+
+    def counted(self):
+        r = self.rng
+        return r.choice([
+            f"INSERT INTO counted (a, b) VALUES ({r.randint(0, 9)}, 'b'), ({r.randint(0, 9)}, {self.text()})",
+            f"INSERT INTO counted (a, b) SELECT a, 'copied' FROM counted WHERE a = {r.randint(0, 9)} ORDER BY n LIMIT 3",
+            f"UPDATE counted SET b = {self.text()} WHERE a = {r.randint(0, 9)} AND n < {r.randint(0, KEYS)}",
+            f"DELETE FROM counted WHERE a = {r.randint(0, 9)}",
+        ])
 
     def load(self):
         r = self.rng

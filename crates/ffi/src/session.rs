@@ -80,7 +80,7 @@ impl Session {
     fn when_decided(&mut self, mut work: impl FnMut(&mut Txn) -> rrd_store::Result<()>) -> Outcome<()> {
         loop {
             match work(&mut self.txn) {
-                Err(Error::Undecided { owner }) => self.wait(|txn, ms| txn.wait_decided(owner, ms))?,
+                Err(Error::Undecided { decision }) => self.wait(|txn, ms| txn.wait_decided(decision, ms))?,
                 result => return Ok(result?),
             }
         }

@@ -96,7 +96,7 @@ impl Engine {
             }
         }
         match (found, writes.undecided) {
-            (Err(Error::Duplicate { .. } | Error::Conflict), Some(owner)) => Err(Error::Undecided { owner }),
+            (Err(Error::Duplicate { .. } | Error::Conflict), Some(decision)) => Err(Error::Undecided { decision }),
             (found, _) => found,
         }
     }

@@ -51,7 +51,7 @@ impl CommitQueue {
     pub fn writes_to(&self, table: &Arc<Table>) -> Vec<QueuedWrites> {
         let alive = self.pending.iter().filter(|p| *p.state.lock() != PendingState::Failed);
         let alive = alive.flat_map(|p| p.tables.iter().map(|t| (t, None)));
-        let prepared = self.prepared.iter().flat_map(|p| p.tables.iter().map(|t| (t, Some(p.owner))));
+        let prepared = self.prepared.iter().flat_map(|p| p.tables.iter().map(|t| (t, Some(p.start_lsn.0))));
         prepared
             .chain(alive)
             .filter(|(t, _)| Arc::ptr_eq(&t.table, table))
@@ -475,7 +475,7 @@ pub(crate) fn committed_since(
 ) -> Result<bool> {
     for prepared in &queue.prepared {
         if written(&prepared.tables, table, layout, key)?.is_some() {
-            return Err(Error::Undecided { owner: prepared.owner });
+            return Err(Error::Undecided { decision: prepared.start_lsn.0 });
         }
     }
     // Newest first. What is being applied is seen here or in the memtable: never missed, see `apply`.

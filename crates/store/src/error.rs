@@ -70,8 +70,8 @@ pub enum Error {
     /// [`crate::Txn::wait_decided`] and try again.
     #[error("a prepared transaction is in the way")]
     Undecided {
-        /// Whom to wait for.
-        owner: u64,
+        /// What to wait for.
+        decision: u64,
     },
     /// A row lock was not to be had in time (SQL error 1205).
     #[error("lock wait time-out")]

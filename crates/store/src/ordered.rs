@@ -49,11 +49,11 @@ impl Txn {
         self.take_snapshot();
     }
 
-    /// Waits until a prepared transaction that is in this one's way is decided; the error of its commit named it.
-    pub fn wait_decided(&mut self, owner: u64, timeout_ms: u64) -> Result<()> {
+    /// Waits until a prepared transaction that is in this one's way is decided: what [`crate::Error::Undecided`] named.
+    pub fn wait_decided(&mut self, decision: u64, timeout_ms: u64) -> Result<()> {
         self.holds_locks = true;
         let timeout = Duration::from_millis(timeout_ms);
-        self.engine.locks.lock_as(self.id, DECISIONS, &owner.to_le_bytes(), LockMode::Shared, timeout, &|| false)
+        self.engine.locks.lock_as(self.id, DECISIONS, &decision.to_le_bytes(), LockMode::Shared, timeout, &|| false)
     }
 }
 
@@ -98,9 +98,10 @@ impl Engine {
         finished
     }
 
-    /// Holds others who need to know the outcome of `owner`'s transaction, until it lets go of its locks.
-    pub(crate) fn hold_decision(&self, owner: u64) -> Result<()> {
-        self.locks.lock(owner, DECISIONS, &owner.to_le_bytes(), Duration::ZERO, &|| false)
+    /// Holds others who need to know the outcome of a transaction that is prepared at a place in the log, until its owner
+    /// lets go of its locks. An owner's transactions have one each: somebody may still hold the one before.
+    pub(crate) fn hold_decision(&self, owner: u64, prepared_at: Lsn) -> Result<()> {
+        self.locks.lock(owner, DECISIONS, &prepared_at.0.to_le_bytes(), Duration::ZERO, &|| false)
     }
 
     /// When it returns, no commit that has been asked for so far needs the coordinator's log after a crash.

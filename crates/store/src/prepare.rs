@@ -60,7 +60,8 @@ impl Txn {
             }
             engine.check_inserts(&queue, self, Resolve::Openly)?;
             self.holds_locks = true;
-            engine.hold_decision(self.id)?;
+            let start_lsn = engine.wal.position();
+            engine.hold_decision(self.id, start_lsn)?;
             let tables = self.table_writes();
             let mut edits = Vec::new();
             for t in &tables {
@@ -72,7 +73,6 @@ impl Txn {
                 &log_record::encode(&log_parts(&tables)),
                 &crate::manifest::encode_edits(&edits)?,
             );
-            let start_lsn = engine.wal.position();
             let lsn = engine.wal.append_parts(&[&record])?;
             queue.prepared.push(Arc::new(Prepared { xid: xid.to_vec(), owner: self.id, start_lsn, tables }));
             lsn
@@ -305,7 +305,7 @@ impl Engine {
     /// Prepared transactions of an earlier run hold their rows again.
     pub(crate) fn lock_prepared_rows(&self) -> Result<()> {
         for prepared in self.commit_queue.lock().prepared.clone() {
-            self.hold_decision(prepared.owner)?;
+            self.hold_decision(prepared.owner, prepared.start_lsn)?;
             for t in &prepared.tables {
                 self.locks.lock_as(prepared.owner, t.table.id, &[], LockMode::Shared, Duration::ZERO, &|| false)?;
                 for key in t.own.read().map.keys() {
