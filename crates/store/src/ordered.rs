@@ -60,22 +60,22 @@ impl Txn {
 /// What a statement that is repeated elsewhere as text, in the order of commits, does with a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextUse {
-    /// Adds rows: together with others who do.
+    /// Adds rows: together with others who write.
     Insert,
-    /// Reads what it does not name by key: alone.
+    /// Reads rows that it does not name by key: alone.
     Read,
 }
 
 impl Txn {
     /// Keeps statements that are repeated as text, in the order of commits, from missing each other's rows: until its
-    /// end the transaction is alone on the table, or alone with others who insert. Other transactions do not notice.
+    /// end no other transaction writes to the table, or none that has asked for that.
     pub fn lock_table(&mut self, table: &Table, use_of: TextUse, timeout_ms: u64) -> Result<()> {
         self.holds_locks = true;
         let mode = match use_of {
             TextUse::Insert => LockMode::Shared,
             TextUse::Read => LockMode::Exclusive,
         };
-        // No row has an empty key.
+        // The table's own lock, which every transaction that writes shares; no row has an empty key.
         self.engine.locks.lock_as(self.id, table.id, &[], mode, Duration::from_millis(timeout_ms), &|| false)
     }
 }
