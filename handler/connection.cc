@@ -109,6 +109,10 @@ static int refused(const RrdError &error)
     my_printf_error(ER_DUP_ENTRY, "%s", MYF(0), error.message);
   else if (error.status == RRD_CONFLICT)
     my_error(ER_LOCK_DEADLOCK, MYF(0));
+  else if (error.status == RRD_LOCK_TIMEOUT)
+    my_error(ER_LOCK_WAIT_TIMEOUT, MYF(0));
+  else if (error.status == RRD_INTERRUPTED)
+    my_error(ER_QUERY_INTERRUPTED, MYF(0));
   else
     rrd_report(error);
   return rrd_ha_error(error.status);
