@@ -114,6 +114,10 @@ static int refused(const RrdError &error)
     my_printf_error(ER_DUP_ENTRY, "%s", MYF(0), error.message);
   else if (error.status == RRD_CONFLICT)
     my_error(ER_LOCK_DEADLOCK, MYF(0));
+  else if (error.status == RRD_LOCK_TIMEOUT)
+    my_error(ER_LOCK_WAIT_TIMEOUT, MYF(0));
+  else if (error.status == RRD_INTERRUPTED)
+    my_error(ER_QUERY_INTERRUPTED, MYF(0));
   else
     rrd_report(error);
   return rrd_ha_error(error.status);
@@ -197,6 +201,41 @@ static int rollback(handlerton *, THD *thd, bool all)
 {
   Rrd_connection *connection= Rrd_connection::find(thd);
   return connection ? connection->rollback(thd, all) : 0;
+}
+
+/* Called in the order of the binary log, by one thread at a time, perhaps not the connection's own. */
+static void commit_ordered(handlerton *, THD *thd, bool)
+{
+  RrdError error;
+  if (Rrd_connection *connection= Rrd_connection::find(thd))
+    rrd_session_order_commit(connection->session(), &error);
+  /* After an error commit() does the work, and reports what is wrong. */
+}
+
+/* The binary log wants to forget its commits: they must be safe in the engine's own log. Without an answer it keeps them. */
+static void commit_checkpoint_request(void *cookie)
+{
+  RrdError error;
+  if (rrd_engine_checkpoint(rrd_engine, &error) == RRD_OK)
+    commit_checkpoint_notify_ha(cookie);
+  else
+    sql_print_error("ENGINE=RRD: the binary log's checkpoint was refused: %s", error.message);
+}
+
+/* The server has no header for it. */
+extern "C" int thd_rpl_deadlock_check(MYSQL_THD thd, MYSQL_THD other);
+
+/* A replica's worker that must commit later than the waiting one is told to give way. */
+static void report_wait(void *waiting, void *holder)
+{
+  thd_rpl_deadlock_check(static_cast<THD *>(waiting), static_cast<THD *>(holder));
+}
+
+void rrd_report_waits()
+{
+  RrdError error;
+  if (rrd_engine_report_waits(rrd_engine, report_wait, &error) != RRD_OK)
+    sql_print_error("ENGINE=RRD: %s", error.message);
 }
 
 static int prepare(handlerton *, THD *thd, bool all)
@@ -318,6 +357,8 @@ void rrd_init_transactions(handlerton *hton)
   hton->recover= recover;
   hton->commit_by_xid= commit_by_xid;
   hton->rollback_by_xid= rollback_by_xid;
+  hton->commit_ordered= commit_ordered;
+  hton->commit_checkpoint_request= commit_checkpoint_request;
   hton->commit= commit;
   hton->rollback= rollback;
   hton->close_connection= close_connection;

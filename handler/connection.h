@@ -44,5 +44,7 @@ bool rrd_locks_plain_reads(THD *thd);
 
 /* Fills in the handlerton's transaction functions. */
 void rrd_init_transactions(handlerton *hton);
+/* Tells the server who waits for whom, once the engine is open. */
+void rrd_report_waits();
 
 #endif

@@ -9,6 +9,7 @@
 #include "definition.h"
 #include "engine.h"
 #include "errors.h"
+#include "replication.h"
 
 handler::Table_flags ha_rrd::table_flags() const
 {
@@ -16,11 +17,8 @@ handler::Table_flags ha_rrd::table_flags() const
     HA_REC_NOT_IN_SEQ | HA_PARTIAL_COLUMN_READ | HA_TABLE_SCAN_ON_INDEX | HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS |
     HA_PRIMARY_KEY_IN_READ_INDEX | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION | HA_CAN_SQL_HANDLER |
     HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_CAN_ONLINE_BACKUPS | HA_ONLINE_ANALYZE | HA_CONCURRENT_OPTIMIZE |
-    HA_DUPLICATE_POS | HA_AUTO_PART_KEY | HA_CAN_DIRECT_UPDATE_AND_DELETE | HA_BINLOG_ROW_CAPABLE |
-    HA_CAN_SKIP_LOCKED;
-  /* Statements logged as text must see on the replica what they saw here, which READ COMMITTED does not give. */
-  THD *thd= ha_thd();
-  return thd && thd_tx_isolation(thd) <= ISO_READ_COMMITTED ? flags : flags | HA_BINLOG_STMT_CAPABLE;
+    HA_DUPLICATE_POS | HA_AUTO_PART_KEY | HA_CAN_DIRECT_UPDATE_AND_DELETE | HA_CAN_SKIP_LOCKED;
+  return flags | rrd_binlog_flags(ha_thd());
 }
 
 ulong ha_rrd::index_flags(uint index, uint part, bool all_parts) const
@@ -113,11 +111,20 @@ THR_LOCK_DATA **ha_rrd::store_lock(THD *, THR_LOCK_DATA **to, enum thr_lock_type
 
 int ha_rrd::enter_statement(THD *thd)
 {
+  const bool as_text= rrd_is_repeated_as_text(thd);
+  const bool only_inserts= m_asked_locking == RRD_LOCK_EXCLUSIVE && rrd_only_inserts(thd);
   m_locking= m_asked_locking;
+  if (m_locking == RRD_LOCK_NONE && as_text)
+    m_locking= RRD_LOCK_EXCLUSIVE;
   if (m_locking == RRD_LOCK_NONE && rrd_locks_plain_reads(thd))
     m_locking= RRD_LOCK_SHARED;
   Rrd_connection *connection= Rrd_connection::of(thd);
-  return connection ? connection->begin_statement(thd) : HA_ERR_OUT_OF_MEM;
+  if (!connection)
+    return HA_ERR_OUT_OF_MEM;
+  int failed= connection->begin_statement(thd);
+  if (!failed && as_text)
+    failed= result(rrd_session_lock_table(connection->session(), store(), only_inserts, &m_error));
+  return failed;
 }
 
 int ha_rrd::external_lock(THD *thd, int type)

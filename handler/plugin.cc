@@ -23,7 +23,10 @@ static bool start_engine()
   const RrdConfig config= rrd_start_config();
   static_assert(sizeof(RrdConfig) == 40, "RrdConfig differs from the store's");
   if (rrd_engine_open(&config, &rrd_engine, &error) == RRD_OK)
+  {
+    rrd_report_waits();
     return true;
+  }
   sql_print_error("ENGINE=RRD: %s", error.message);
   rrd_engine= nullptr;
   return false;

@@ -174,7 +174,7 @@ class PrivateServer:
             return
         for folder in (self.data, self.folder / "tmp"):
             folder.mkdir(parents=True, exist_ok=True)
-        command = [self.env["RRD_MARIADB_INSTALL_DB"], "--no-defaults", f"--datadir={self.data}"]
+        command = [self.env["RRD_MARIADB_INSTALL_DB"], "--no-defaults", f"--datadir={self.data}", f"--tmpdir={self.folder / 'tmp'}"]
         command += [f"--user={getpass.getuser()}", "--auth-root-authentication-method=normal"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:

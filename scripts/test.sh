@@ -56,6 +56,7 @@ fi
 run_cargo
 run_runner tests/sql/run
 run_runner tests/crash/run
+run_runner tests/replication/run
 run_runner tests/real/run
 
 printf '%d passed, %d failed\n' "$passed" "$failed"

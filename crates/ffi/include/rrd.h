@@ -276,6 +276,9 @@ typedef uint32_t RrdIsolation;
 // What reads do about row locks.
 typedef uint32_t RrdLocking;
 
+// Told that a connection is about to wait for a lock that another one holds.
+typedef void (*RrdWaitFn)(void *waiting, void *holder);
+
 // Figures of a table.
 typedef struct RrdTableStats {
   // Rows, roughly.
@@ -512,11 +515,21 @@ int32_t rrd_session_begin_statement(struct RrdSession *session,
                                     uint64_t lock_timeout_ms,
                                     struct RrdError *error);
 
-// Takes the snapshot now.
+// Takes the snapshot now; it sees all commits that have their place in the coordinator's order.
 //
 // # Safety
 // Pointers are null or valid.
 int32_t rrd_session_take_snapshot(struct RrdSession *session, struct RrdError *error);
+
+// Keeps statements that a replica repeats as text from missing each other's rows: until the end of the transaction
+// it is alone on the table, or, if it only inserts, alone with others who do.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_session_lock_table(struct RrdSession *session,
+                               const struct RrdTable *table,
+                               bool only_inserts,
+                               struct RrdError *error);
 
 // Marks a place to roll back to; its number goes to `out`.
 //
@@ -555,6 +568,26 @@ int32_t rrd_session_rollback(struct RrdSession *session, struct RrdError *error)
 int32_t rrd_session_prepare(struct RrdSession *session,
                             const struct RrdText *xid,
                             struct RrdError *error);
+
+// Gives a prepared session its place in the order of commits; `rrd_session_commit` finishes it. May be called from
+// another thread than the session's, which must be waiting meanwhile.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_session_order_commit(struct RrdSession *session,
+                                 struct RrdError *error);
+
+// When it returns, no commit that was ordered so far needs the coordinator's log after a crash.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_engine_checkpoint(const struct RrdEngine *engine, struct RrdError *error);
+
+// Reports from now on which connection waits for which.
+//
+// # Safety
+// `engine` is null or valid; `report` may be called from any thread until the engine is closed.
+int32_t rrd_engine_report_waits(const struct RrdEngine *engine, RrdWaitFn report, struct RrdError *error);
 
 // Second phase for a transaction whose connection is gone: commits it. `RRD_NOT_FOUND` if there is none.
 //

@@ -301,6 +301,9 @@ pub struct RrdConfig {
 /// Whether the statement of this connection was killed; non-zero if so.
 pub type RrdKilledFn = Option<unsafe extern "C" fn(connection: *mut c_void) -> i32>;
 
+/// Told that a connection is about to wait for a lock that another one holds.
+pub type RrdWaitFn = Option<unsafe extern "C" fn(waiting: *mut c_void, holder: *mut c_void)>;
+
 /// Told of progress: `done` of `total`; non-zero stops the work.
 pub type RrdProgressFn = Option<unsafe extern "C" fn(context: *mut c_void, done: u64, total: u64) -> i32>;
 

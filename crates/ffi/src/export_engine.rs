@@ -8,6 +8,7 @@ use rrd_store::fs::os::OsFs;
 use rrd_store::{Config, Engine, FlushLog};
 
 use crate::abi::{RrdConfig, RrdCounterFn, RrdError, RrdTableDefinition, RrdText, RrdTextFn};
+use crate::connections::Connections;
 use crate::definition::{Definition, read_text};
 use crate::guard::{broken, get, guard, guard_close};
 use crate::status::{Failure, Outcome};
@@ -18,6 +19,7 @@ const TEMPORARY_PREFIX: &str = "#tmp/";
 /// The engine of a server.
 pub struct RrdEngine {
     pub(crate) engine: Arc<Engine>,
+    pub(crate) connections: Arc<Connections>,
 }
 
 fn flush_log(mode: u32) -> FlushLog {
@@ -54,7 +56,7 @@ pub unsafe extern "C" fn rrd_engine_open(
             settings.flush_log = flush_log(config.flush_log);
             let engine = Engine::open(settings, Arc::new(OsFs))?;
             drop_temporary_tables(&engine)?;
-            *out = Box::into_raw(Box::new(RrdEngine { engine }));
+            *out = Box::into_raw(Box::new(RrdEngine { engine, connections: Arc::default() }));
             Ok(())
         })
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use crate::abi::{self, RrdError, RrdText, RrdTextFn};
+use crate::abi::{self, RrdError, RrdText, RrdTextFn, RrdWaitFn};
 use crate::export_engine::RrdEngine;
 use crate::export_session::RrdSession;
 use crate::guard::{get, get_mut, guard};
@@ -29,6 +29,47 @@ pub unsafe extern "C" fn rrd_session_prepare(
 ) -> i32 {
     // SAFETY: promised by the caller.
     unsafe { guard(error, || get_mut(session)?.session.prepare(xid_bytes(get(xid)?)?)) }
+}
+
+/// Gives a prepared session its place in the order of commits; `rrd_session_commit` finishes it. May be called from
+/// another thread than the session's, which must be waiting meanwhile.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_session_order_commit(session: *mut RrdSession, error: *mut RrdError) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe { guard(error, || Ok(get_mut(session)?.session.txn().order_commit()?)) }
+}
+
+/// When it returns, no commit that was ordered so far needs the coordinator's log after a crash.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_engine_checkpoint(engine: *const RrdEngine, error: *mut RrdError) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe { guard(error, || Ok(get(engine)?.engine.checkpoint()?)) }
+}
+
+/// Reports from now on which connection waits for which.
+///
+/// # Safety
+/// `engine` is null or valid; `report` may be called from any thread until the engine is closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_engine_report_waits(
+    engine: *const RrdEngine,
+    report: RrdWaitFn,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let engine = get(engine)?;
+            engine.connections.report_waits(&engine.engine, report);
+            Ok(())
+        })
+    }
 }
 
 /// Second phase for a transaction whose connection is gone: commits it. `RRD_NOT_FOUND` if there is none.

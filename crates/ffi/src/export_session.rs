@@ -2,8 +2,11 @@
 
 use std::ffi::c_void;
 
+use rrd_store::TextUse;
+
 use crate::abi::{RrdError, RrdIsolation, RrdKilledFn};
 use crate::export_engine::RrdEngine;
+use crate::export_table::RrdTable;
 use crate::guard::{get, get_mut, guard, guard_close};
 use crate::session::Session;
 
@@ -27,7 +30,8 @@ pub unsafe extern "C" fn rrd_session_open(
     // SAFETY: promised by the caller.
     unsafe {
         guard(error, || {
-            let session = Session::new(&get(engine)?.engine, connection, killed);
+            let engine = get(engine)?;
+            let session = Session::new(&engine.engine, &engine.connections, connection, killed);
             *get_mut(out)? = Box::into_raw(Box::new(RrdSession { session }));
             Ok(())
         })
@@ -83,7 +87,7 @@ pub unsafe extern "C" fn rrd_session_begin_statement(
     }
 }
 
-/// Takes the snapshot now.
+/// Takes the snapshot now; it sees all commits that have their place in the coordinator's order.
 ///
 /// # Safety
 /// Pointers are null or valid.
@@ -92,10 +96,27 @@ pub unsafe extern "C" fn rrd_session_take_snapshot(session: *mut RrdSession, err
     // SAFETY: promised by the caller.
     unsafe {
         guard(error, || {
-            get_mut(session)?.session.txn().take_snapshot();
+            get_mut(session)?.session.txn().take_ordered_snapshot();
             Ok(())
         })
     }
+}
+
+/// Keeps statements that a replica repeats as text from missing each other's rows: until the end of the transaction
+/// it is alone on the table, or, if it only inserts, alone with others who do.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_session_lock_table(
+    session: *mut RrdSession,
+    table: *const RrdTable,
+    only_inserts: bool,
+    error: *mut RrdError,
+) -> i32 {
+    let use_of = if only_inserts { TextUse::Insert } else { TextUse::Read };
+    // SAFETY: promised by the caller.
+    unsafe { guard(error, || get_mut(session)?.session.lock_table(get(table)?.handle.table(), use_of)) }
 }
 
 /// Marks a place to roll back to; its number goes to `out`.

@@ -8,7 +8,8 @@
 //! generated from these sources by cbindgen.
 
 pub mod abi;
-pub mod definition;
+pub mod connections;
+mod definition;
 pub mod export_engine;
 pub mod export_prepare;
 pub mod export_row;

@@ -6,9 +6,10 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use rrd_store::{Engine, Error, Isolation, LockMode, Table, Txn};
+use rrd_store::{Engine, Error, Isolation, LockMode, Table, TextUse, Txn};
 
 use crate::abi::{self, RrdIsolation, RrdKilledFn};
+use crate::connections::Connections;
 use crate::record::RecordFormat;
 use crate::status::{Failure, Outcome};
 
@@ -16,6 +17,7 @@ use crate::status::{Failure, Outcome};
 pub struct Session {
     txn: Txn,
     connection: Connection,
+    connections: Arc<Connections>,
     isolation: Isolation,
     /// Tables that the transaction inserted into.
     written: Vec<Arc<RecordFormat>>,
@@ -40,11 +42,18 @@ impl Connection {
 
 impl Session {
     /// A session for a connection of the server.
-    pub fn new(engine: &Arc<Engine>, pointer: *mut c_void, killed: RrdKilledFn) -> Session {
+    pub fn new(
+        engine: &Arc<Engine>,
+        connections: &Arc<Connections>,
+        pointer: *mut c_void,
+        killed: RrdKilledFn,
+    ) -> Session {
         let connection = Connection { pointer, killed };
         let mut txn = engine.begin();
         txn.set_interrupted(Box::new(move || connection.is_killed()));
-        Session { txn, connection, isolation: Isolation::RepeatableRead, written: Vec::new() }
+        connections.add(txn.id(), pointer);
+        let connections = connections.clone();
+        Session { txn, connection, connections, isolation: Isolation::RepeatableRead, written: Vec::new() }
     }
 
     /// Begins a statement.
@@ -79,28 +88,38 @@ impl Session {
 
     /// First phase of a commit; on an error everything is undone.
     pub fn prepare(&mut self, xid: &[u8]) -> Outcome<()> {
-        let prepared = self.txn.prepare(xid);
+        let prepared = self.when_decided(|txn| txn.prepare(xid));
         self.explained(prepared)
     }
 
     /// Commits; on an error everything is undone. A duplicate that another transaction was faster to insert is
     /// explained, since the server has no record at hand to show.
     pub fn commit(&mut self) -> Outcome<()> {
-        let committed = self.txn.commit();
+        let committed = self.when_decided(Txn::commit);
         self.explained(committed)
     }
 
-    fn explained(&mut self, result: rrd_store::Result<()>) -> Outcome<()> {
+    /// Does `work` again whenever a prepared transaction that was in its way is decided.
+    fn when_decided(&mut self, mut work: impl FnMut(&mut Txn) -> rrd_store::Result<()>) -> Outcome<()> {
+        loop {
+            match work(&mut self.txn) {
+                Err(Error::Undecided { decision }) => self.txn.wait_decided(decision)?,
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    fn explained(&mut self, result: Outcome<()>) -> Outcome<()> {
         let written = std::mem::take(&mut self.written);
         match result {
             Ok(()) => Ok(()),
-            Err(Error::Duplicate { index, row, .. }) => {
+            Err(Failure::Store(Error::Duplicate { index, row, .. })) => {
                 self.txn.rollback();
                 Err(Failure::Explained(abi::RRD_DUPLICATE, duplicate_text(&written, index, &row)))
             }
             Err(error) => {
                 self.txn.rollback();
-                Err(error.into())
+                Err(error)
             }
         }
     }
@@ -125,6 +144,17 @@ impl Session {
     pub fn lock_row(&mut self, table: &Arc<Table>, key: &[u8]) -> Outcome<()> {
         self.txn.lock_row(table, key, LockMode::Exclusive)?;
         Ok(())
+    }
+
+    /// See [`Txn::lock_for_text`].
+    pub fn lock_table(&mut self, table: &Arc<Table>, use_of: TextUse) -> Outcome<()> {
+        Ok(self.txn.lock_for_text(table, use_of)?)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.connections.remove(self.txn.id());
     }
 }
 

@@ -91,7 +91,7 @@ pub fn status_of(error: &Error) -> i32 {
         Error::LimitExceeded { .. } => abi::RRD_LIMIT,
         Error::Duplicate { .. } => abi::RRD_DUPLICATE,
         Error::Conflict => abi::RRD_CONFLICT,
-        Error::LockTimeout => abi::RRD_LOCK_TIMEOUT,
+        Error::LockTimeout | Error::Undecided { .. } => abi::RRD_LOCK_TIMEOUT,
         Error::Interrupted => abi::RRD_INTERRUPTED,
         Error::Locked { .. } => abi::RRD_LOCKED,
         Error::NoSuchTable { .. } => abi::RRD_NO_SUCH_TABLE,

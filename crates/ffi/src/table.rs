@@ -303,7 +303,8 @@ impl TableHandle {
         let Some(from) = low.map_or(Some(0), |(record, goes)| plan.int(record).checked_add(u64::from(!goes))) else {
             return Ok(Some(0));
         };
-        let Some(to) = high.map_or(Some(u64::MAX), |(record, goes)| plan.int(record).checked_sub(u64::from(!goes))) else {
+        let Some(to) = high.map_or(Some(u64::MAX), |(record, goes)| plan.int(record).checked_sub(u64::from(!goes)))
+        else {
             return Ok(Some(0));
         };
         if from > to {

@@ -6,7 +6,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::commit::{CommitQueue, committed_since};
+use crate::commit::{CommitQueue, QueuedWrites, Resolve, committed_since};
 use crate::cursor::Direction;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -20,10 +20,18 @@ use crate::txn::{Txn, TxnTable};
 
 impl Engine {
     /// Checks the private segments of a write set against what was committed after `since`.
-    pub(crate) fn check_private(&self, queue: &CommitQueue, txn: &Txn, t: &TxnTable, since: u64) -> Result<()> {
+    pub(crate) fn check_private(
+        &self,
+        queue: &CommitQueue,
+        txn: &Txn,
+        t: &TxnTable,
+        since: u64,
+        resolve: Resolve,
+    ) -> Result<()> {
         let privates = t.own.read().private.clone();
-        let expecting = privates.iter().filter(|p| {
-            matches!(p.expects_absent, Some(OnDuplicate::Fail | OnDuplicate::Ignore | OnDuplicate::Update))
+        let expecting = privates.iter().filter(|p| match p.expects_absent {
+            Some(OnDuplicate::Replace) => resolve == Resolve::Openly,
+            mode => mode.is_some(),
         });
         let expecting: Vec<&PrivateSegment> = expecting.collect();
         if expecting.is_empty() {
@@ -57,6 +65,9 @@ impl Engine {
         since: u64,
     ) -> Result<()> {
         let meta = private.segment.meta();
+        for writes in queue.writes_to(&t.table) {
+            self.check_against_queued(txn, t, private, &writes)?;
+        }
         let mut keys: Vec<Vec<u8>> = Vec::new();
         for memtable in t.table.version().memtables() {
             let entries = memtable.entries();
@@ -66,25 +77,41 @@ impl Engine {
             ));
             keys.extend(within.filter(|(_, v)| v.seq > since && v.row.is_some()).map(|(key, _)| key.to_vec()));
         }
-        for (map_keys, segments) in queue.writes_to(&t.table) {
-            keys.extend(map_keys);
-            for segment in segments.iter().filter(|s| may_share_keys(s, &private.segment)) {
-                if let Some((group, row)) = first_common_key(t, private, segment)? {
-                    return Err(conflict(txn, t, private, &group, row));
-                }
-            }
-        }
-        for key in keys {
-            if let Some(found) = crate::table::find_in_segment(&private.segment, 0, &t.layout, &key)?
-                && let Some(row) = found.row
-            {
-                let mut bytes = Vec::new();
-                row.push_to(&mut bytes)?;
-                return Err(txn.duplicate_in(t, &bytes, &key));
-            }
-        }
-        Ok(())
+        keys.iter().try_for_each(|key| check_key(txn, t, private, key))
     }
+
+    fn check_against_queued(
+        &self,
+        txn: &Txn,
+        t: &TxnTable,
+        private: &PrivateSegment,
+        writes: &QueuedWrites,
+    ) -> Result<()> {
+        let mut found = writes.keys.iter().try_for_each(|key| check_key(txn, t, private, key));
+        for segment in writes.segments.iter().filter(|s| may_share_keys(s, &private.segment)) {
+            if found.is_ok()
+                && let Some((group, row)) = first_common_key(t, private, segment)?
+            {
+                found = Err(conflict(txn, t, private, &group, row));
+            }
+        }
+        match (found, writes.undecided) {
+            (Err(Error::Duplicate { .. } | Error::Conflict), Some(decision)) => Err(Error::Undecided { decision }),
+            (found, _) => found,
+        }
+    }
+}
+
+/// Whether a key that others wrote is in the private segment.
+fn check_key(txn: &Txn, t: &TxnTable, private: &PrivateSegment, key: &[u8]) -> Result<()> {
+    let found = crate::table::find_in_segment(&private.segment, 0, &t.layout, key)?;
+    let Some(row) = found.and_then(|found| found.row) else { return Ok(()) };
+    if private.expects_absent != Some(OnDuplicate::Fail) {
+        return Err(Error::Conflict);
+    }
+    let mut bytes = Vec::new();
+    row.push_to(&mut bytes)?;
+    Err(txn.duplicate_in(t, &bytes, key))
 }
 
 fn may_share_keys(a: &LiveSegment, b: &LiveSegment) -> bool {

@@ -37,20 +37,28 @@ pub(crate) struct CommitQueue {
     pub prepared: Vec<Arc<Prepared>>,
 }
 
-/// What a commit in the queue writes to a table: keys of rows, and private segments.
-type QueuedWrites = (Vec<Vec<u8>>, Vec<Arc<LiveSegment>>);
+/// What a commit in the queue writes to a table.
+pub(crate) struct QueuedWrites {
+    /// Keys of rows.
+    pub keys: Vec<Vec<u8>>,
+    pub segments: Vec<Arc<LiveSegment>>,
+    /// Set for a prepared transaction, which may never be committed.
+    pub undecided: Option<u64>,
+}
 
 impl CommitQueue {
-    /// What commits in the queue write to a table: keys of rows, and private segments.
+    /// What commits in the queue write to a table.
     pub fn writes_to(&self, table: &Arc<Table>) -> Vec<QueuedWrites> {
-        let alive = self.pending.iter().filter(|p| *p.state.lock() != PendingState::Failed).flat_map(|p| &p.tables);
-        alive
-            .chain(self.prepared.iter().flat_map(|p| &p.tables))
-            .filter(|t| Arc::ptr_eq(&t.table, table))
-            .map(|t| {
+        let alive = self.pending.iter().filter(|p| *p.state.lock() != PendingState::Failed);
+        let alive = alive.flat_map(|p| p.tables.iter().map(|t| (t, None)));
+        let prepared = self.prepared.iter().flat_map(|p| p.tables.iter().map(|t| (t, Some(p.start_lsn.0))));
+        prepared
+            .chain(alive)
+            .filter(|(t, _)| Arc::ptr_eq(&t.table, table))
+            .map(|(t, undecided)| {
                 let own = t.own.read();
-                let rows = own.map.iter().filter(|(_, w)| w.row.is_some()).map(|(key, _)| key.to_vec());
-                (rows.collect(), own.private.iter().map(|p| p.segment.clone()).collect())
+                let keys = own.map.iter().filter(|(_, w)| w.row.is_some()).map(|(key, _)| key.to_vec()).collect();
+                QueuedWrites { keys, segments: own.private.iter().map(|p| p.segment.clone()).collect(), undecided }
             })
             .collect()
     }
@@ -134,6 +142,15 @@ impl TableWrites {
     }
 }
 
+/// What becomes of a REPLACE or INSERT IGNORE whose key another transaction was faster to insert.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Resolve {
+    /// What its statement would have done after the other one.
+    Silently,
+    /// A conflict: a coordinator has been told already which rows are written.
+    Openly,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PendingState {
     /// Waits for the disk.
@@ -148,14 +165,19 @@ enum PendingState {
 
 impl Txn {
     /// Commits; when it returns the work is as durable as `rrd_flush_log_at_trx_commit` says. After an error the
-    /// transaction is rolled back.
+    /// transaction is rolled back, unless it is [`Error::Undecided`].
     pub fn commit(&mut self) -> Result<()> {
         let result = self.commit_writes();
-        self.reset();
+        if !matches!(result, Err(Error::Undecided { .. })) {
+            self.reset();
+        }
         result
     }
 
     fn commit_writes(&mut self) -> Result<()> {
+        if let Some(ordered) = self.take_ordered() {
+            return self.engine.finish_ordered(&ordered);
+        }
         if let Some(xid) = self.prepared_xid() {
             return self.engine.commit_prepared(&xid).map(|_| ());
         }
@@ -195,7 +217,7 @@ impl Engine {
         let mut body = log_record::encode(&log_parts(&tables));
         let pending = {
             let mut queue = self.commit_queue.lock();
-            if self.check_inserts(&queue, txn)? {
+            if self.check_inserts(&queue, txn, Resolve::Silently)? {
                 // Rows that another transaction was faster to insert were taken out (INSERT IGNORE).
                 body = log_record::encode(&log_parts(&tables));
             }
@@ -217,7 +239,7 @@ impl Engine {
         let mut edits = Vec::new();
         let pending = {
             let mut queue = self.commit_queue.lock();
-            self.check_inserts(&queue, txn)?;
+            self.check_inserts(&queue, txn, Resolve::Silently)?;
             let mut seq = queue.next_seq;
             for t in &tables {
                 let metas = number_segments(&t.own.read(), &mut seq);
@@ -307,7 +329,7 @@ impl Engine {
     }
 
     /// Applies commits from the front of the queue while they are ready.
-    fn apply_ready(&self) {
+    pub(crate) fn apply_ready(&self) {
         let _turn = self.apply_turn.lock();
         loop {
             let front = self.commit_queue.lock().pending.front().cloned();
@@ -378,7 +400,7 @@ impl Engine {
 
     /// Checks that keys which were free when they were inserted are free still. True when rows were taken out
     /// of a write set because of it.
-    pub(crate) fn check_inserts(&self, queue: &CommitQueue, txn: &Txn) -> Result<bool> {
+    pub(crate) fn check_inserts(&self, queue: &CommitQueue, txn: &Txn, resolve: Resolve) -> Result<bool> {
         let mut changed = false;
         for t in &txn.tables {
             let Some(check) = &t.check else { continue };
@@ -397,9 +419,10 @@ impl Engine {
                     continue;
                 }
                 let has_entries = t.table.is_index() || !t.table.indexes().is_empty();
+                let is_silent = resolve == Resolve::Silently && !has_entries;
                 match mode {
-                    OnDuplicate::Replace if !has_entries => {}
-                    OnDuplicate::Ignore if !has_entries => {
+                    OnDuplicate::Replace if is_silent => {}
+                    OnDuplicate::Ignore if is_silent => {
                         t.own.write().remove(&key);
                         changed = true;
                     }
@@ -410,7 +433,7 @@ impl Engine {
                     _ => return Err(Error::Conflict),
                 }
             }
-            self.check_private(queue, txn, t, check.seq())?;
+            self.check_private(queue, txn, t, check.seq(), resolve)?;
         }
         Ok(changed)
     }
@@ -441,7 +464,8 @@ fn adopt_segments(engine: &Engine, pending: &Pending, committed: &[SegmentMeta])
     }
 }
 
-/// Whether a live row with `key` was committed after `since`, applied or not.
+/// Whether a live row with `key` was committed after `since`, applied or not. [`Error::Undecided`] if that hangs on a
+/// prepared transaction.
 pub(crate) fn committed_since(
     queue: &CommitQueue,
     table: &Arc<Table>,
@@ -449,20 +473,32 @@ pub(crate) fn committed_since(
     key: &[u8],
     since: u64,
 ) -> Result<bool> {
+    for prepared in &queue.prepared {
+        if written(&prepared.tables, table, layout, key)?.is_some() {
+            return Err(Error::Undecided { decision: prepared.start_lsn.0 });
+        }
+    }
     // Newest first. What is being applied is seen here or in the memtable: never missed, see `apply`.
-    let pending = queue.pending.iter().rev().filter(|p| *p.state.lock() != PendingState::Failed).map(|p| &p.tables);
-    for tables in queue.prepared.iter().map(|p| &p.tables).chain(pending) {
-        for t in tables.iter().filter(|t| Arc::ptr_eq(&t.table, table)) {
-            let own = t.own.read();
-            if let Some(write) = own.map.get(key) {
-                return Ok(write.row.is_some());
-            }
-            for private in own.private.iter().rev() {
-                if let Some(found) = find_in_segment(&private.segment, 0, layout, key)? {
-                    return Ok(found.row.is_some());
-                }
-            }
+    for pending in queue.pending.iter().rev().filter(|p| *p.state.lock() != PendingState::Failed) {
+        if let Some(is_row) = written(&pending.tables, table, layout, key)? {
+            return Ok(is_row);
         }
     }
     Ok(table.find(key, since)?.is_some_and(|found| found.row.is_some()))
+}
+
+/// What a write set does to a key: `None` nothing, true puts a row, false deletes it.
+fn written(writes: &[TableWrites], table: &Arc<Table>, layout: &Arc<RowLayout>, key: &[u8]) -> Result<Option<bool>> {
+    for t in writes.iter().filter(|t| Arc::ptr_eq(&t.table, table)) {
+        let own = t.own.read();
+        if let Some(write) = own.map.get(key) {
+            return Ok(Some(write.row.is_some()));
+        }
+        for private in own.private.iter().rev() {
+            if let Some(found) = find_in_segment(&private.segment, 0, layout, key)? {
+                return Ok(Some(found.row.is_some()));
+            }
+        }
+    }
+    Ok(None)
 }

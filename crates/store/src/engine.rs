@@ -70,6 +70,10 @@ pub struct Engine {
     pub(crate) commits: AtomicU64,
     pub(crate) flushes: AtomicU64,
     pub(crate) merges: AtomicU64,
+    /// Refusals of the log whose commits are known to be in segments.
+    pub(crate) refusals_kept: AtomicU64,
+    /// Refusals of the log for which memtables were set aside.
+    pub(crate) refusals_seen: AtomicU64,
     _lock: Box<dyn FileLock>,
 }
 
@@ -150,6 +154,8 @@ impl Engine {
             commits: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
             merges: AtomicU64::new(0),
+            refusals_kept: AtomicU64::new(0),
+            refusals_seen: AtomicU64::new(0),
             _lock: parts.lock,
         });
         engine.lock_prepared_rows()?;
@@ -245,6 +251,7 @@ impl Engine {
         self.check_writable()?;
         let emptied = self.table(name)?.with_indexes();
         let _alone: Vec<_> = emptied.iter().map(|t| t.maintenance.lock()).collect();
+        self.sync_log_first()?;
         let _turn = self.apply_turn.lock();
         let flushed_seq = self.visible_seq.load(Ordering::Acquire);
         let restart = 1u64.to_le_bytes().to_vec();
@@ -255,7 +262,7 @@ impl Engine {
             edits.push(Edit::SetProperty { table: t.id, name: TRUNCATED_PROPERTY.into(), value });
         }
         edits.push(Edit::SetProperty { table: emptied[0].id, name: AUTO_INCREMENT_PROPERTY.into(), value: restart });
-        self.commit_manifest(&edits)?;
+        self.commit_manifest_in_turn(&edits)?;
         for table in &emptied {
             self.empty(table);
             table.flushed_seq.store(flushed_seq, Ordering::Release);
@@ -452,6 +459,11 @@ impl Engine {
         self.locks.wake(txn);
     }
 
+    /// Reports each wait for a row lock or for a prepared transaction: who waits and for whom, by [`Txn::id`].
+    pub fn report_waits(&self, report: crate::lock::WaitReport) {
+        self.locks.report_waits(report);
+    }
+
     /// Counters, for SHOW STATUS.
     pub fn counters(&self) -> Counters {
         let cache = self.cache.counters();
@@ -500,6 +512,23 @@ impl Engine {
 
     /// Records edits; a failure that leaves the disk's state unknown poisons the engine.
     pub(crate) fn commit_manifest(&self, edits: &[Edit]) -> Result<()> {
+        self.sync_log_first()?;
+        self.commit_manifest_in_turn(edits)
+    }
+
+    /// The manifest must not get ahead of the log: a commit whose record is lost in a crash is repeated at its
+    /// coordinator's word, and would then come after what the manifest says. Not while `apply_turn` is held: whoever
+    /// leads the log may be waiting for it.
+    fn sync_log_first(&self) -> Result<()> {
+        let logged = self.wal.position();
+        if self.wal.synced() >= logged {
+            return Ok(());
+        }
+        self.wal.sync(logged).inspect_err(|error| self.poison_unless_full(error))
+    }
+
+    /// [`Engine::commit_manifest`] for a holder of `apply_turn`, who knows that the log is durable as far as it matters.
+    pub(crate) fn commit_manifest_in_turn(&self, edits: &[Edit]) -> Result<()> {
         self.manifest.commit(edits).inspect_err(|error| match self.manifest.is_poisoned() {
             true => self.poison(&error.to_string()),
             false => self.poison_unless_full(error),

@@ -66,6 +66,13 @@ pub enum Error {
     /// Another transaction changed the row first, or waits for this one (SQL error 1213).
     #[error("the row was changed by another transaction; try the transaction again")]
     Conflict,
+    /// A prepared transaction is in the way, and it is not known yet what becomes of it. Nothing was changed: wait with
+    /// [`crate::Txn::wait_decided`] and try again.
+    #[error("a prepared transaction is in the way")]
+    Undecided {
+        /// What to wait for.
+        decision: u64,
+    },
     /// A row lock was not to be had in time (SQL error 1205).
     #[error("lock wait time-out")]
     LockTimeout,

@@ -8,8 +8,8 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use hashbrown::Equivalent;
@@ -51,7 +51,12 @@ pub struct RowLocks {
     waits_begun: AtomicU64,
     timeouts: AtomicU64,
     deadlocks: AtomicU64,
+    /// Told of each wait.
+    report: OnceLock<WaitReport>,
 }
+
+/// Told that an owner is about to wait for others; called without any lock of this module.
+pub type WaitReport = Box<dyn Fn(u64, &[u64]) + Send + Sync>;
 
 type Shard = hashbrown::HashMap<Name, Lock>;
 
@@ -132,7 +137,13 @@ impl RowLocks {
             waits_begun: AtomicU64::new(0),
             timeouts: AtomicU64::new(0),
             deadlocks: AtomicU64::new(0),
+            report: OnceLock::new(),
         }
+    }
+
+    /// Reports each wait from now on, who waits and for whom; the first report that is set stays.
+    pub fn report_waits(&self, report: WaitReport) {
+        let _ = self.report.set(report);
     }
 
     /// Locks a row for `owner` and says whether the owner held nothing of it before. An owner that holds it shared
@@ -267,7 +278,10 @@ impl RowLocks {
     ) -> Result<()> {
         self.waits_begun.fetch_add(1, Ordering::Relaxed);
         let outcome = match self.begin_wait(owner, name) {
-            Ok(()) => signal.wait(timeout, interrupted),
+            Ok(()) => {
+                self.report_wait(owner, name);
+                signal.wait(timeout, interrupted)
+            }
             deadlock => deadlock,
         };
         self.waits.lock().remove(&owner);
@@ -297,6 +311,12 @@ impl RowLocks {
         waits.insert(owner, name.clone());
         // Whoever closes a circle enters last and sees all of it, because the graph stays locked meanwhile.
         if self.is_deadlocked(&waits, owner) { Err(Error::Conflict) } else { Ok(()) }
+    }
+
+    fn report_wait(&self, owner: u64, name: &Name) {
+        let Some(report) = self.report.get() else { return };
+        let blockers = self.shard(name.by_ref()).lock().get(name).map(|lock| lock.blockers_of(owner));
+        report(owner, &blockers.unwrap_or_default());
     }
 
     /// Whether `owner` waits, by whatever detours, for itself.

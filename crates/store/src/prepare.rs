@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 
-use crate::commit::{LogRecord, Pending, TableWrites};
+use crate::commit::{CommitQueue, LogRecord, Pending, Resolve, TableWrites};
 use crate::config::FlushLog;
 use crate::engine::{Engine, Tables};
 use crate::error::{Error, Result};
@@ -38,6 +38,9 @@ pub(crate) struct Prepared {
     pub tables: Vec<TableWrites>,
 }
 
+/// The commit of a prepared transaction in the queue, and what it was.
+type NumberedCommit = (Arc<Pending>, Arc<Prepared>);
+
 impl Txn {
     /// First phase: makes the work durable without committing it. Afterwards `commit` and `rollback` cannot be
     /// refused, and dropping the transaction leaves it prepared. A transaction without writes is not prepared.
@@ -55,7 +58,10 @@ impl Txn {
             if queue.prepared.iter().any(|p| p.xid == xid) {
                 return Err(Error::InvalidInput("a transaction with this XID is prepared already".into()));
             }
-            engine.check_inserts(&queue, self)?;
+            engine.check_inserts(&queue, self, Resolve::Openly)?;
+            self.holds_locks = true;
+            let start_lsn = engine.wal.position();
+            engine.hold_decision(self.id, start_lsn)?;
             let tables = self.table_writes();
             let mut edits = Vec::new();
             for t in &tables {
@@ -67,7 +73,6 @@ impl Txn {
                 &log_record::encode(&log_parts(&tables)),
                 &crate::manifest::encode_edits(&edits)?,
             );
-            let start_lsn = engine.wal.position();
             let lsn = engine.wal.append_parts(&[&record])?;
             queue.prepared.push(Arc::new(Prepared { xid: xid.to_vec(), owner: self.id, start_lsn, tables }));
             lsn
@@ -97,26 +102,40 @@ impl Engine {
     /// Second phase: commits a prepared transaction. False if there is none with this id.
     pub fn commit_prepared(&self, xid: &[u8]) -> Result<bool> {
         self.check_writable()?;
-        let (pending, owner) = {
-            let mut queue = self.commit_queue.lock();
-            let Some(at) = queue.prepared.iter().position(|p| p.xid == xid) else { return Ok(false) };
-            let prepared = queue.prepared[at].clone();
-            let segments: u64 = prepared.tables.iter().map(|t| t.own.read().private.len() as u64).sum();
-            let first = queue.next_seq;
-            let seq = first + segments;
-            let lsn = self.wal.append_parts(&[&log_record::commit_prepared(first, seq, xid)])?;
-            queue.next_seq = seq + 1;
-            queue.prepared.remove(at);
-            let tables = prepared.tables.iter().map(TableWrites::share).collect();
-            let record = LogRecord { lsn, mode: self.flush_log() };
-            (
-                self.enqueue(&mut queue, seq, prepared.start_lsn, (tables, Vec::new()), Some(first), Some(record)),
-                prepared.owner,
-            )
+        let mode = self.flush_log();
+        let Some((pending, prepared)) = self.number_prepared(&mut self.commit_queue.lock(), xid, mode)? else {
+            return Ok(false);
         };
         let finished = self.finish_logged(&pending);
-        self.locks.release_all(owner);
+        if finished.as_ref().is_err_and(Error::is_disk_full) {
+            // Nothing of it was applied: it can be decided once there is room.
+            self.commit_queue.lock().prepared.push(prepared);
+        } else {
+            self.locks.release_all(prepared.owner);
+        }
         finished.map(|()| true)
+    }
+
+    /// Gives the commit of a prepared transaction its sequence numbers, its log record and its place in the queue.
+    /// Its segments are linked only once the record is on disk, whatever `mode` asks for.
+    pub(crate) fn number_prepared(
+        &self,
+        queue: &mut CommitQueue,
+        xid: &[u8],
+        mode: FlushLog,
+    ) -> Result<Option<NumberedCommit>> {
+        let Some(at) = queue.prepared.iter().position(|p| p.xid == xid) else { return Ok(None) };
+        let prepared = queue.prepared[at].clone();
+        let segments: u64 = prepared.tables.iter().map(|t| t.own.read().private.len() as u64).sum();
+        let first = queue.next_seq;
+        let seq = first + segments;
+        let lsn = self.wal.append_parts(&[&log_record::commit_prepared(first, seq, xid)])?;
+        queue.next_seq = seq + 1;
+        queue.prepared.remove(at);
+        let tables = prepared.tables.iter().map(TableWrites::share).collect();
+        let record = LogRecord { lsn, mode: if segments > 0 { FlushLog::Sync } else { mode } };
+        let writes = (tables, Vec::new());
+        Ok(Some((self.enqueue(queue, seq, prepared.start_lsn, writes, Some(first), Some(record)), prepared)))
     }
 
     /// Second phase: forgets a prepared transaction. False if there is none with this id.
@@ -167,7 +186,7 @@ impl Engine {
                 private.segment = LiveSegment::open(&self.fs, &self.cache, &t.table.dir, t.table.id, meta);
             }
         }
-        if edits.is_empty() { Ok(()) } else { self.commit_manifest(&edits) }
+        if edits.is_empty() { Ok(()) } else { self.commit_manifest_in_turn(&edits) }
     }
 }
 
@@ -286,6 +305,7 @@ impl Engine {
     /// Prepared transactions of an earlier run hold their rows again.
     pub(crate) fn lock_prepared_rows(&self) -> Result<()> {
         for prepared in self.commit_queue.lock().prepared.clone() {
+            self.hold_decision(prepared.owner, prepared.start_lsn)?;
             for t in &prepared.tables {
                 self.locks.lock(prepared.owner, t.table.id, &[], LockMode::Shared, Duration::ZERO, &|| false)?;
                 for key in t.own.read().map.keys() {

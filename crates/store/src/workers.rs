@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::config::FlushLog;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::manifest::edit::TableId;
@@ -179,18 +178,18 @@ fn flush_one(engine: &Arc<Engine>, id: TableId) {
 }
 
 fn sync_log(engine: &Engine) {
-    if engine.flush_log() == FlushLog::Sync || engine.poisoned().is_some() {
+    if engine.poisoned().is_some() {
         return;
     }
-    if let Err(error) = engine.wal.sync(engine.wal.position()) {
+    let logged = engine.wal.position();
+    if engine.wal.synced() < logged
+        && let Err(error) = engine.wal.sync(logged)
+    {
         tracing::error!(%error, "could not sync the log");
         engine.poison_unless_full(&error);
-        // Commits that were acknowledged may be among the refused records: segments have to keep them.
-        for table in engine.all_tables() {
-            engine.freeze(&table);
-            engine.workers.ask_flush(table.id);
-        }
     }
+    // Commits that were acknowledged may be among refused records.
+    engine.keep_refused();
 }
 
 fn merge_loop(weak: &Weak<Engine>) {

@@ -19,6 +19,7 @@ use crate::index::Index;
 use crate::limits;
 use crate::lock::LockMode;
 use crate::memtable::Key;
+use crate::ordered::Ordered;
 pub use crate::own::OnDuplicate;
 use crate::own::{OwnWrite, OwnWrites};
 use crate::row::RowLayout;
@@ -58,10 +59,12 @@ pub struct Txn {
     undo: Vec<Undo>,
     next_savepoint: u64,
     pub(crate) holds_locks: bool,
-    lock_timeout: Duration,
-    interrupted: Interrupted,
+    pub(crate) lock_timeout: Duration,
+    pub(crate) interrupted: Interrupted,
     /// Set once it is prepared: the engine keeps its writes under this id.
     prepared: Option<Vec<u8>>,
+    /// Set once its commit has a place in the order.
+    ordered: Option<Ordered>,
     /// An error took part of the write set: only a rollback is left.
     doomed: bool,
     /// Segments to drop as a whole; pinned until the end.
@@ -89,7 +92,7 @@ pub(crate) struct TxnTable {
 impl TxnTable {
     /// The newest key of each series that was written to, if all are known.
     pub fn take_newest(&mut self) -> Option<HashMap<Key, Key>> {
-        (!self.newest_lost).then(|| std::mem::take(&mut self.newest))
+        if std::mem::replace(&mut self.newest_lost, true) { None } else { Some(std::mem::take(&mut self.newest)) }
     }
 }
 
@@ -121,12 +124,13 @@ impl Txn {
             holds_locks: false,
             interrupted: Box::new(|| false),
             prepared: None,
+            ordered: None,
             doomed: false,
             drops: Vec::new(),
         }
     }
 
-    /// Its number: the owner of its row locks, see [`Engine::wake`].
+    /// Its number: the owner of its row locks, see [`Engine::wake`]; the same from [`Engine::begin`] on.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -346,7 +350,7 @@ impl Txn {
     }
 
     /// Takes the lock of a whole table, which is the one of no key.
-    fn lock_table(&mut self, table: &Table, mode: LockMode, timeout: Duration) -> Result<()> {
+    pub(crate) fn lock_table(&mut self, table: &Table, mode: LockMode, timeout: Duration) -> Result<()> {
         self.holds_locks = true;
         self.engine.locks.lock(self.id, table.id, &[], mode, timeout, &*self.interrupted).map(|_| ())
     }
@@ -432,6 +436,7 @@ impl Txn {
         self.doomed = false;
         self.prepared = None;
         self.unpin();
+        self.ordered = None;
         if std::mem::take(&mut self.holds_locks) {
             self.engine.locks.release_all(self.id);
         }
@@ -488,6 +493,14 @@ impl Txn {
         self.prepared.clone()
     }
 
+    pub(crate) fn set_ordered(&mut self, ordered: Option<Ordered>) {
+        self.ordered = ordered;
+    }
+
+    pub(crate) fn take_ordered(&mut self) -> Option<Ordered> {
+        self.ordered.take()
+    }
+
     /// Hands the writes and locks over to the engine's list of prepared transactions.
     pub(crate) fn detach_prepared(&mut self, xid: &[u8]) {
         self.tables.clear();
@@ -501,6 +514,11 @@ impl Drop for Txn {
     fn drop(&mut self) {
         // A prepared transaction outlives its connection.
         self.prepared = None;
+        if let Some(ordered) = self.ordered.take()
+            && let Err(error) = self.engine.finish_ordered(&ordered)
+        {
+            tracing::error!(%error, "a decided commit could not be finished");
+        }
         self.rollback();
     }
 }

@@ -62,6 +62,8 @@ struct Shared {
     marked: Lsn,
     /// What a full disk refused.
     refused: Vec<Refused>,
+    /// How often a full disk refused something.
+    refusals: u64,
     /// Whether a leader is at work.
     busy: bool,
     /// Who waits for a leader, in the order in which they came.
@@ -96,6 +98,7 @@ impl Wal {
             synced: end,
             marked: end,
             refused: Vec::new(),
+            refusals: 0,
             busy: false,
             waiters: Vec::new(),
             poisoned: None,
@@ -148,6 +151,11 @@ impl Wal {
     /// Up to here every record is durable, or was refused by a full disk.
     pub fn synced(&self) -> Lsn {
         self.shared.lock().synced
+    }
+
+    /// How often a full disk refused records.
+    pub fn refusals(&self) -> u64 {
+        self.shared.lock().refusals
     }
 
     /// Where the newest record ends.
@@ -344,6 +352,7 @@ impl Shared {
     }
 
     fn refuse(&mut self, after: Lsn, end: Lsn, errno: i32) {
+        self.refusals += 1;
         match self.refused.last_mut() {
             // While a disk stays full all of its refusals are one entry.
             Some(last) if last.end == after => *last = Refused { after: last.after, end, errno },

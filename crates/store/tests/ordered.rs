@@ -1,0 +1,213 @@
+//! The second phase in a coordinator's order: who sees what when, and what a crash leaves for the coordinator.
+
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use rrd_store::fs::Fs;
+use rrd_store::fs::sim::SimFs;
+use rrd_store::schema::{ColumnDef, Compression, Lane};
+use rrd_store::{Config, Direction, Engine, Error, OnDuplicate, Schema, Table, TextUse, Txn};
+
+fn schema() -> Schema {
+    let int = |id| ColumnDef {
+        id,
+        name: format!("c{id}"),
+        lane: Lane::Int { width: 8 },
+        nullable: false,
+        hidden: false,
+        options: Vec::new(),
+    };
+    Schema {
+        version: 1,
+        columns: vec![int(0), int(1)],
+        key: vec![0],
+        time: None,
+        row_number: None,
+        compression: Compression::Small,
+        chunk_length: None,
+        indexes: Vec::new(),
+        auto_increment: None,
+        index_of: None,
+        options: Vec::new(),
+    }
+}
+
+fn open(fs: &SimFs) -> Arc<Engine> {
+    let mut config = Config::new("/rrd");
+    config.background = false;
+    config.tuning.bulk_min_bytes = 100;
+    config.tuning.bulk_run_bytes = 500;
+    Engine::open(config, Arc::new(fs.clone()) as Arc<dyn Fs>).expect("open")
+}
+
+fn create(fs: &SimFs) -> (Arc<Engine>, Arc<Table>) {
+    let engine = open(fs);
+    engine.create_table("db/t", schema()).expect("create");
+    let table = engine.table("db/t").expect("table");
+    (engine, table)
+}
+
+fn put(txn: &mut Txn, table: &Arc<Table>, key: u64, value: u64, mode: OnDuplicate) {
+    let mut row = Vec::new();
+    let layout = table.layout();
+    let mut writer = layout.writer(&mut row);
+    writer.set_int(0, key);
+    writer.set_int(1, value);
+    writer.finish();
+    txn.insert(table, &row, mode).expect("insert");
+}
+
+fn prepared(engine: &Arc<Engine>, table: &Arc<Table>, key: u64, xid: &[u8]) -> Txn {
+    let mut txn = engine.begin();
+    put(&mut txn, table, key, key, OnDuplicate::Fail);
+    txn.prepare(xid).expect("prepare");
+    txn
+}
+
+fn rows(engine: &Arc<Engine>, txn: &mut Txn) -> u64 {
+    let table = engine.table("db/t").expect("table");
+    let mut cursor = txn.cursor(&table).expect("cursor");
+    cursor.seek(None, true, Direction::Forward).expect("seek");
+    let mut rows = 0;
+    while let Some(span) = cursor.next_span(1000).expect("span") {
+        rows += u64::from(span.rows);
+    }
+    rows
+}
+
+fn rows_now(engine: &Arc<Engine>) -> u64 {
+    rows(engine, &mut engine.begin())
+}
+
+#[test]
+fn commits_become_visible_in_the_order_that_they_were_given() {
+    let (engine, table) = create(&SimFs::new());
+    let mut first = prepared(&engine, &table, 1, b"first");
+    let mut second = prepared(&engine, &table, 2, b"second");
+    second.order_commit().expect("order");
+    first.order_commit().expect("order");
+    // Finishing the later one applies what is in front of it.
+    first.commit().expect("commit");
+    assert_eq!(rows_now(&engine), 2);
+    second.commit().expect("commit");
+    assert_eq!(rows_now(&engine), 2);
+}
+
+#[test]
+fn an_ordered_snapshot_sees_what_has_its_place_but_is_not_finished() {
+    let (engine, table) = create(&SimFs::new());
+    let mut ordered = prepared(&engine, &table, 1, b"x");
+    let mut before = engine.begin();
+    before.take_ordered_snapshot();
+    ordered.order_commit().expect("order");
+    let mut after = engine.begin();
+    after.take_ordered_snapshot();
+    assert_eq!((rows(&engine, &mut before), rows(&engine, &mut after)), (0, 1));
+    ordered.commit().expect("commit");
+}
+
+#[test]
+fn an_ordered_commit_waits_for_no_disk_and_is_left_to_the_coordinator_by_a_power_cut() {
+    let fs = SimFs::new();
+    let (engine, table) = create(&fs);
+    let mut txn = prepared(&engine, &table, 1, b"x");
+    let before = fs.op_count();
+    txn.order_commit().expect("order");
+    txn.commit().expect("commit");
+    assert_eq!(fs.op_count(), before, "a commit that is ordered touches no disk");
+    assert_eq!(rows_now(&engine), 1);
+
+    let again = open(&fs.power_cut(1));
+    assert_eq!(again.prepared_xids(), [b"x".to_vec()]);
+    assert!(again.commit_prepared(b"x").expect("second phase"));
+    assert_eq!(rows_now(&again), 1);
+}
+
+#[test]
+fn after_a_checkpoint_and_after_a_flush_the_coordinator_is_not_needed() {
+    for flushes in [false, true] {
+        let fs = SimFs::new();
+        let (engine, table) = create(&fs);
+        let mut txn = prepared(&engine, &table, 1, b"x");
+        txn.order_commit().expect("order");
+        txn.commit().expect("commit");
+        match flushes {
+            true => engine.flush_table(&table).expect("flush"),
+            false => engine.checkpoint().expect("checkpoint"),
+        }
+        let again = open(&fs.power_cut(1));
+        assert!(again.prepared_xids().is_empty(), "decided (flushes: {flushes})");
+        assert_eq!(rows_now(&again), 1);
+    }
+}
+
+#[test]
+fn a_bulk_statement_is_linked_only_behind_its_commit_record() {
+    let fs = SimFs::new();
+    let (engine, table) = create(&fs);
+    let mut txn = engine.begin();
+    txn.begin_bulk(&table);
+    for key in 0..200 {
+        put(&mut txn, &table, key, key, OnDuplicate::Fail);
+    }
+    txn.end_bulk(&table).expect("bulk");
+    txn.prepare(b"x").expect("prepare");
+    txn.order_commit().expect("order");
+    txn.commit().expect("commit");
+    assert_eq!(rows_now(&engine), 200);
+    let again = open(&fs.power_cut(1));
+    assert!(again.prepared_xids().is_empty());
+    assert_eq!(rows_now(&again), 200);
+}
+
+#[test]
+fn a_key_of_a_prepared_transaction_is_undecided_until_it_is_decided() {
+    let (engine, table) = create(&SimFs::new());
+    let mut holder = prepared(&engine, &table, 1, b"x");
+    let mut waiter = engine.begin();
+    put(&mut waiter, &table, 1, 9, OnDuplicate::Fail);
+    let Err(Error::Undecided { decision }) = waiter.commit() else { panic!("the key may still become free") };
+    assert!(matches!(waiter.wait_decided(decision, 0), Err(Error::LockTimeout)));
+    holder.rollback();
+    waiter.wait_decided(decision, 0).expect("decided");
+    waiter.commit().expect("the key is free");
+
+    let mut holder = prepared(&engine, &table, 2, b"y");
+    let mut waiter = engine.begin();
+    put(&mut waiter, &table, 2, 9, OnDuplicate::Fail);
+    assert!(matches!(waiter.prepare(b"z"), Err(Error::Undecided { .. })));
+    holder.commit().expect("commit");
+    assert!(matches!(waiter.prepare(b"z"), Err(Error::Duplicate { .. })));
+    waiter.rollback();
+    // The connection's next transaction is another decision, whoever still waits for the one before.
+    put(&mut holder, &table, 3, 3, OnDuplicate::Fail);
+    holder.prepare(b"next").expect("prepare");
+    holder.commit().expect("commit");
+}
+
+#[test]
+fn what_a_coordinator_was_told_is_not_settled_silently() {
+    let (engine, table) = create(&SimFs::new());
+    for (mode, key) in [(OnDuplicate::Replace, 1), (OnDuplicate::Ignore, 2)] {
+        let mut slow = engine.begin();
+        put(&mut slow, &table, key, 1, mode);
+        let mut fast = engine.begin();
+        put(&mut fast, &table, key, 2, OnDuplicate::Fail);
+        fast.commit().expect("commit");
+        assert!(matches!(slow.prepare(b"x"), Err(Error::Conflict)), "{mode:?}");
+        slow.rollback();
+    }
+}
+
+#[test]
+fn texts_that_read_are_alone_and_inserts_are_not() {
+    let (engine, table) = create(&SimFs::new());
+    let (mut one, mut two) = (engine.begin(), engine.begin());
+    one.lock_table(&table, TextUse::Insert, 0).expect("free");
+    two.lock_table(&table, TextUse::Insert, 0).expect("inserts go together");
+    assert!(matches!(two.lock_table(&table, TextUse::Read, 0), Err(Error::LockTimeout)));
+    one.rollback();
+    two.lock_table(&table, TextUse::Read, 0).expect("alone");
+    assert!(matches!(one.lock_table(&table, TextUse::Insert, 0), Err(Error::LockTimeout)));
+}

@@ -1,0 +1,21 @@
+/*
+  What the binary log and a replica ask of a statement on the engine's tables.
+*/
+#ifndef RRD_REPLICATION_H
+#define RRD_REPLICATION_H
+
+#include "server.h"
+
+/* How statements may be written to the binary log: HA_BINLOG_.. flags. */
+handler::Table_flags rrd_binlog_flags(THD *thd);
+
+/*
+  True if the statement's text is what others repeat, in the order of commits: what it reads must not change
+  before it commits, and what it reads must be the newest.
+*/
+bool rrd_is_repeated_as_text(THD *thd);
+
+/* True if the statement only adds rows to the tables that it writes. */
+bool rrd_only_inserts(THD *thd);
+
+#endif

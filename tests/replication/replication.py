@@ -1,0 +1,171 @@
+"""A replica of ENGINE=RRD shows what its primary shows: in each binary log format, with and without parallel workers,
+and after kill -9 of either or both at random moments.
+
+Each configuration is a test: clients write for a while, then the replica catches up and all tables are compared. Then
+come ROUNDS rounds of kills, spread over the configurations; after each of them the servers are only started again. A
+primary that had committed something other than what its binary log says would differ from its replica.
+"""
+
+import argparse
+import os
+import random
+import sys
+import threading
+import time
+import traceback
+
+from pymysql.err import MySQLError
+
+import workload
+from pair import FOLDER, Pair, ServerError, Wrong
+
+CLIENTS = 4
+# format, workers, mode, row image
+CONFIGURATIONS = [
+    ("ROW", 4, "optimistic", "FULL"),
+    ("MIXED", 4, "conservative", "FULL"),
+    ("STATEMENT", 4, "optimistic", "FULL"),
+    ("ROW", 4, "aggressive", "MINIMAL"),
+    ("ROW", 0, "conservative", "NOBLOB"),
+    ("MIXED", 4, "optimistic", "FULL"),
+    ("MIXED", 4, "aggressive", "FULL"),
+    ("STATEMENT", 0, "conservative", "FULL"),
+    ("STATEMENT", 4, "conservative", "FULL"),
+    ("STATEMENT", 4, "aggressive", "FULL"),
+    ("ROW", 4, "conservative", "MINIMAL"),
+    ("MIXED", 0, "conservative", "FULL"),
+    ("ROW", 4, "minimal", "FULL"),
+]
+
+
+class Test:
+    """The pair of servers, its clients, and the count."""
+
+    def __init__(self, arguments):
+        self.rng = random.Random(f"{arguments.seed}/test")
+        self.seconds = arguments.seconds
+        self.pair = Pair()
+        self.crowd = workload.Crowd(CLIENTS, arguments.seed, FOLDER)
+        self.passed = self.failed = 0
+
+    def run(self, arguments):
+        self.pair.create()
+        workload.create(self.pair.primary)
+        self.test("XA transactions", self.xa)
+        for configuration in CONFIGURATIONS[: arguments.configurations]:
+            self.pair.configure(*configuration)
+            self.test(" ".join(map(str, configuration)), self.steady)
+        for number in range(arguments.rounds):
+            if self.failed:
+                break
+            configuration = CONFIGURATIONS[number % len(CONFIGURATIONS)]
+            self.pair.configure(*configuration)
+            victims = self.rng.choice([["primary"], ["replica"], ["primary", "replica"]])
+            what = f"kill -9 of {' and '.join(victims)}, round {number}, {' '.join(map(str, configuration))}"
+            self.test(what, lambda victims=victims: self.kill(victims))
+        if not self.failed:
+            self.test("the replica's position is in a table of ENGINE=RRD", self.position_table)
+
+    def test(self, name, body):
+        if self.failed:
+            return
+        started, statements = time.monotonic(), self.crowd.statements
+        try:
+            body()
+        except (Wrong, ServerError, MySQLError, AssertionError) as problem:
+            self.failed += 1
+            print(f"{name}: FAILED\n{''.join(traceback.format_exception_only(problem))}", flush=True)
+            return
+        self.passed += 1
+        done = self.crowd.statements - statements
+        print(f"{name}: passed, {done} statements, {time.monotonic() - started:.1f} s", flush=True)
+
+    # -- the tests ---------------------------------------------------------------------------
+
+    def steady(self):
+        self.crowd.start(self.pair.primary)
+        time.sleep(self.seconds)
+        self.crowd.stop()
+        self.pair.catch_up()
+        self.pair.compare(workload.TABLES)
+
+    def kill(self, victims):
+        servers = [getattr(self.pair, victim) for victim in victims]
+        self.crowd.start(self.pair.primary)
+        time.sleep(self.rng.uniform(0.2, self.seconds))
+        killers = [threading.Thread(target=server.kill) for server in servers]
+        for killer in killers:
+            killer.start()
+            if self.rng.random() < 0.5:
+                time.sleep(self.rng.uniform(0, 0.1))
+        for killer in killers:
+            killer.join()
+        if "primary" not in victims:
+            time.sleep(self.rng.uniform(0, 0.5))
+        self.crowd.stop()
+        if "replica" in victims and self.rng.random() < 0.3:
+            self.kill_while_starting(self.pair.replica)
+        for server in servers:
+            server.start()
+        self.pair.catch_up()
+        self.pair.compare(workload.TABLES)
+
+    def kill_while_starting(self, server):
+        timer = threading.Timer(self.rng.uniform(0.1, 1.0), lambda: server.process and server.process.kill())
+        timer.start()
+        try:
+            server.start()
+        except ServerError:
+            pass  # killed before it answered, as wanted
+        timer.join()
+        server.kill()
+
+    def xa(self):
+        """Prepared, then killed: the second phase comes after the restart, and reaches the replica."""
+        primary = self.pair.primary
+        primary.sql("XA START 'one'; INSERT INTO test.readings VALUES (9, 1, 1, 1, 'xa'); XA END 'one'; XA PREPARE 'one'")
+        primary.sql("XA START 'two'; INSERT INTO test.readings VALUES (9, 2, 1, 1, 'xa'); XA END 'two'; XA PREPARE 'two'")
+        self.pair.primary.kill()
+        self.pair.primary.start()
+        prepared = sorted(row[3] for row in primary.sql("XA RECOVER"))
+        if prepared != ["one", "two"]:
+            raise Wrong(f"XA RECOVER after kill -9 lists {prepared}")
+        primary.sql("XA COMMIT 'one'; XA ROLLBACK 'two'")
+        self.pair.catch_up()
+        self.pair.compare(workload.TABLES)
+        rows = self.pair.replica.sql("SELECT ts FROM test.readings WHERE sensor = 9")
+        if rows != [["1"]]:
+            raise Wrong(f"of the XA transactions the replica has {rows}")
+
+    def position_table(self):
+        tables = self.pair.replica.sql(
+            "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = 'mysql'"
+            " AND table_name LIKE 'gtid_slave_pos%'"
+        )
+        if ["gtid_slave_pos_RRD", "RRD"] not in tables:
+            raise Wrong(f"the replica's position is kept in {tables}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=int(os.environ.get("ROUNDS", "8")))
+    parser.add_argument("--configurations", type=int, default=len(CONFIGURATIONS))
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--seed", default=os.environ.get("SEED", "1"))
+    arguments = parser.parse_args()
+    test = Test(arguments)
+    try:
+        test.run(arguments)
+    finally:
+        test.pair.stop()
+    print(f"replication: {test.crowd.statements} statements, {test.crowd.refused} refused as they may be", flush=True)
+    if test.failed:
+        print(f"seed {arguments.seed}; the servers' folders are left as they are: {FOLDER}")
+    else:
+        test.pair.erase()
+    print(f"{test.passed} passed, {test.failed} failed")
+    return 1 if test.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
