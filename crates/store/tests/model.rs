@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rrd_store::fs::Fs;
 use rrd_store::fs::sim::SimFs;
 use rrd_store::schema::{ColumnDef, Compression, IndexColumn, IndexDef, Lane, TimeColumn, TimeUnit};
-use rrd_store::{Config, Direction, Engine, Error, OnDuplicate, RowLayout, Schema, Table, Txn};
+use rrd_store::{Config, Direction, Engine, Error, LockMode, OnDuplicate, RowLayout, Schema, Table, Txn};
 
 /// A small, seeded generator (xorshift64*).
 struct Random(u64);
@@ -270,9 +270,9 @@ impl World {
             }
         } else if live_now {
             // As the handler does: rows are locked before they are changed.
-            match open.txn.lock_row(&self.tables[t], &key, 0) {
-                Err(Error::LockTimeout | Error::Conflict) => return,
-                locked => locked.expect("lock"),
+            match open.txn.try_lock_row(&self.tables[t], &key, LockMode::Exclusive) {
+                Ok(None) | Err(Error::Conflict) => return,
+                locked => drop(locked.expect("lock")),
             }
             let expects = open.own[t].get(&key).is_some_and(|w| w.1);
             if action == 2 {

@@ -166,15 +166,17 @@ fn a_key_of_a_prepared_transaction_is_undecided_until_it_is_decided() {
     let (engine, table) = create(&SimFs::new());
     let mut holder = prepared(&engine, &table, 1, b"x");
     let mut waiter = engine.begin();
+    waiter.set_lock_timeout_ms(0);
     put(&mut waiter, &table, 1, 9, OnDuplicate::Fail);
     let Err(Error::Undecided { decision }) = waiter.commit() else { panic!("the key may still become free") };
-    assert!(matches!(waiter.wait_decided(decision, 0), Err(Error::LockTimeout)));
+    assert!(matches!(waiter.wait_decided(decision), Err(Error::LockTimeout)));
     holder.rollback();
-    waiter.wait_decided(decision, 0).expect("decided");
+    waiter.wait_decided(decision).expect("decided");
     waiter.commit().expect("the key is free");
 
     let mut holder = prepared(&engine, &table, 2, b"y");
     let mut waiter = engine.begin();
+    waiter.set_lock_timeout_ms(0);
     put(&mut waiter, &table, 2, 9, OnDuplicate::Fail);
     assert!(matches!(waiter.prepare(b"z"), Err(Error::Undecided { .. })));
     holder.commit().expect("commit");
@@ -204,10 +206,12 @@ fn what_a_coordinator_was_told_is_not_settled_silently() {
 fn texts_that_read_are_alone_and_inserts_are_not() {
     let (engine, table) = create(&SimFs::new());
     let (mut one, mut two) = (engine.begin(), engine.begin());
-    one.lock_table(&table, TextUse::Insert, 0).expect("free");
-    two.lock_table(&table, TextUse::Insert, 0).expect("inserts go together");
-    assert!(matches!(two.lock_table(&table, TextUse::Read, 0), Err(Error::LockTimeout)));
+    one.set_lock_timeout_ms(0);
+    two.set_lock_timeout_ms(0);
+    one.lock_for_text(&table, TextUse::Insert).expect("free");
+    two.lock_for_text(&table, TextUse::Insert).expect("inserts go together");
+    assert!(matches!(two.lock_for_text(&table, TextUse::Read), Err(Error::LockTimeout)));
     one.rollback();
-    two.lock_table(&table, TextUse::Read, 0).expect("alone");
-    assert!(matches!(one.lock_table(&table, TextUse::Insert, 0), Err(Error::LockTimeout)));
+    two.lock_for_text(&table, TextUse::Read).expect("alone");
+    assert!(matches!(one.lock_for_text(&table, TextUse::Insert), Err(Error::LockTimeout)));
 }
