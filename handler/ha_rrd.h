@@ -33,8 +33,16 @@ public:
   uint max_supported_key_part_length() const override { return max_key_bytes; }
   uint8 table_cache_type() override { return HA_CACHE_TBL_NOCACHE; }
   const key_map *keys_to_use_for_scanning() override { return &key_map_full; }
+
+  /* ALTER TABLE without a copy: ha_rrd_alter.cc. */
   enum_alter_inplace_result check_if_supported_inplace_alter(TABLE *altered,
                                                              Alter_inplace_info *info) override;
+  bool prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
+  bool inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
+  bool commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) override;
+  bool can_convert_nocopy(const Field &field, const Column_definition &type) const override;
+  Compare_keys compare_key_parts(const Field &field, const Column_definition &type, const KEY_PART_INFO &part,
+                                 const KEY_PART_INFO &now) const override;
 
   /* Tables: ha_rrd_ddl.cc. */
   int create(const char *name, TABLE *form, HA_CREATE_INFO *info) override;
@@ -113,6 +121,7 @@ private:
   bool compare_span(Field *time, Item *value, int operation);
   int duplicate(int status, uchar *record, bool is_found_late);
   RrdInsert insert_mode() const;
+  int begin_alter(TABLE *altered, const Alter_inplace_info *info, RrdAlter **alter);
   int choose_columns();
   int open_scan(uint index= MAX_KEY);
   int seek(RrdSeek where, const uchar *key= nullptr, uint bytes= 0);
@@ -145,8 +154,9 @@ private:
   bool m_updates_duplicates= false;
 };
 
-/* Handlerton functions; ha_rrd_ddl.cc. */
+/* Handlerton functions; ha_rrd_ddl.cc, ha_rrd_alter.cc. */
 int rrd_drop_table(handlerton *hton, const char *path);
+int rrd_check_version(handlerton *hton, const char *path, const LEX_CUSTRING *version, ulonglong create_id);
 void rrd_drop_database(handlerton *hton, char *path);
 
 #endif

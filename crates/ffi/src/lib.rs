@@ -8,7 +8,9 @@
 //! generated from these sources by cbindgen.
 
 pub mod abi;
+pub mod alter;
 pub mod definition;
+pub mod export_alter;
 pub mod export_engine;
 pub mod export_prepare;
 pub mod export_row;

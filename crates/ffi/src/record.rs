@@ -234,6 +234,11 @@ impl Plan {
         Some(Plan { column, ..self.clone() })
     }
 
+    /// How the value lies in a record.
+    pub fn codec(&self) -> Codec {
+        self.codec
+    }
+
     /// Writes row `i` of `column` into a record. Blob pointers lead into the column.
     #[inline]
     pub fn unpack(&self, column: &Column, i: usize, record: &mut [u8]) {

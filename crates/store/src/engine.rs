@@ -645,6 +645,7 @@ impl Table {
             id,
             dir,
             name: RwLock::new(name.into()),
+            definition: RwLock::new(Vec::new()),
             version: RwLock::new(Arc::new(rows(layout.clone()))),
             layout: RwLock::new(layout),
             chunks: Mutex::new(ChunkMap::default()),

@@ -30,6 +30,8 @@ pub struct Table {
     pub(crate) id: TableId,
     pub(crate) dir: PathBuf,
     pub(crate) name: RwLock<String>,
+    /// See `Engine::definition_id`.
+    pub(crate) definition: RwLock<Vec<u8>>,
     pub(crate) layout: RwLock<Arc<RowLayout>>,
     pub(crate) version: RwLock<Arc<Version>>,
     pub(crate) chunks: Mutex<ChunkMap>,

@@ -87,6 +87,15 @@ pub(crate) struct TxnTable {
 }
 
 impl TxnTable {
+    /// What was written in the layout of a schema that the table no longer has cannot be committed.
+    pub fn check_layout(&self) -> Result<()> {
+        let own = self.own.read();
+        match (own.map.is_empty() && own.private.is_empty()) || Arc::ptr_eq(&self.layout, &self.table.layout()) {
+            true => Ok(()),
+            false => Err(Error::Conflict),
+        }
+    }
+
     /// The newest key of each series that was written to, if all are known.
     pub fn take_newest(&mut self) -> Option<HashMap<Key, Key>> {
         (!self.newest_lost).then(|| std::mem::take(&mut self.newest))
