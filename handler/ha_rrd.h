@@ -121,7 +121,7 @@ private:
   bool compare_span(Field *time, Item *value, int operation);
   int duplicate(int status, uchar *record, bool is_found_late);
   RrdInsert insert_mode() const;
-  int begin_alter(TABLE *altered, const Alter_inplace_info *info, RrdAlter **alter);
+  int begin_alter(TABLE *altered, const Alter_inplace_info *info, RrdAlter **alter, bool *builds_indexes);
   int choose_columns();
   int open_scan(uint index= MAX_KEY);
   int seek(RrdSeek where, const uchar *key= nullptr, uint bytes= 0);

@@ -21,7 +21,10 @@ static const alter_table_operations instant_changes=
   ALTER_DROP_VIRTUAL_COLUMN | ALTER_VIRTUAL_GCOL_EXPR | ALTER_COLUMN_NULLABLE | ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE |
   ALTER_CHANGE_CREATE_OPTION | ALTER_COLUMN_OPTION | ALTER_COLUMN_COLUMN_FORMAT | ALTER_RENAME_INDEX |
   ALTER_INDEX_IGNORABILITY | ALTER_CHANGE_INDEX_COMMENT | ALTER_COLUMN_INDEX_LENGTH | ALTER_INDEX_ORDER |
-  ALTER_COLUMN_UNVERSIONED | ALTER_PARTITIONED;
+  ALTER_COLUMN_UNVERSIONED | ALTER_PARTITIONED | ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX;
+
+/* Those that may need an index to be built. */
+static const alter_table_operations index_changes= ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX;
 
 /* What the server keeps for us between the steps. */
 class Rrd_alter_ctx : public inplace_alter_handler_ctx
@@ -67,7 +70,9 @@ static const char *reason_to_copy(THD *thd, const TABLE *table, const TABLE *alt
     return "the type of a column changes";
   if (changes & (ALTER_ADD_STORED_GENERATED_COLUMN | ALTER_STORED_GCOL_EXPR))
     return "a stored generated column has to be computed";
-  if (changes & ~instant_changes)
+  if (changes & index_changes && info->ignore)
+    return "ALTER IGNORE leaves rows out";
+  if (changes & ~(instant_changes | index_changes))
     return "ENGINE=RRD does this by copying only";
   if (info->error_if_not_empty)
     return "the default of a new column is not allowed in rows";
@@ -94,7 +99,7 @@ static std::vector<uint32_t> old_numbers(const TABLE *altered, const Alter_inpla
   return numbers;
 }
 
-int ha_rrd::begin_alter(TABLE *altered, const Alter_inplace_info *info, RrdAlter **alter)
+int ha_rrd::begin_alter(TABLE *altered, const Alter_inplace_info *info, RrdAlter **alter, bool *builds)
 {
   const HA_CREATE_INFO *create= info->create_info;
   const Rrd_definition definition(altered, create->max_rows);
@@ -109,7 +114,7 @@ int ha_rrd::begin_alter(TABLE *altered, const Alter_inplace_info *info, RrdAlter
   const LEX_CUSTRING &id= altered->s->tabledef_version;
   const ulonglong next= create->used_fields & HA_CREATE_USED_AUTO ? create->auto_increment_value : 0;
   return rrd_alter_begin(store(), &raw, numbers.data(), altered->record[0],
-                         rrd_text(reinterpret_cast<const char *>(id.str), id.length), next, alter, &m_error);
+                         rrd_text(reinterpret_cast<const char *>(id.str), id.length), next, alter, builds, &m_error);
 }
 
 enum_alter_inplace_result ha_rrd::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info)
@@ -120,11 +125,12 @@ enum_alter_inplace_result ha_rrd::check_if_supported_inplace_alter(TABLE *altere
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
   RrdAlter *alter= nullptr;
-  switch (begin_alter(altered, info, &alter))
+  bool builds_indexes= false;
+  switch (begin_alter(altered, info, &alter, &builds_indexes))
   {
   case RRD_OK:
     rrd_alter_close(alter);
-    return HA_ALTER_INPLACE_INSTANT;
+    return builds_indexes ? HA_ALTER_INPLACE_NOCOPY_LOCK : HA_ALTER_INPLACE_INSTANT;
   case RRD_NEEDS_COPY:
     info->unsupported_reason= thd_strdup(ha_thd(), m_error.message);
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
@@ -137,7 +143,8 @@ enum_alter_inplace_result ha_rrd::check_if_supported_inplace_alter(TABLE *altere
 bool ha_rrd::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
 {
   RrdAlter *alter= nullptr;
-  if (begin_alter(altered, info, &alter) != RRD_OK)
+  bool builds_indexes;
+  if (begin_alter(altered, info, &alter, &builds_indexes) != RRD_OK)
   {
     rrd_report(m_error);
     return true;
@@ -146,7 +153,28 @@ bool ha_rrd::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *inf
   return false;
 }
 
-bool ha_rrd::inplace_alter_table(TABLE *, Alter_inplace_info *) { return false; }
+static int report_progress(void *context, uint64_t done, uint64_t total)
+{
+  THD *thd= static_cast<THD *>(context);
+  thd_progress_report(thd, done, total);
+  return thd_kill_level(thd) != THD_IS_NOT_KILLED;
+}
+
+bool ha_rrd::inplace_alter_table(TABLE *, Alter_inplace_info *info)
+{
+  THD *thd= ha_thd();
+  thd_progress_init(thd, 1);
+  RrdAlter *alter= static_cast<Rrd_alter_ctx *>(info->handler_ctx)->alter();
+  int status= rrd_alter_build(alter, report_progress, thd, &m_error);
+  thd_progress_end(thd);
+  if (status == RRD_OK)
+    return false;
+  if (status == RRD_DUPLICATE)
+    my_printf_error(ER_DUP_ENTRY, "%s", MYF(0), m_error.message);
+  else
+    print_error(rrd_ha_error(status), MYF(0));
+  return true;
+}
 
 /* With partitions it is called for the first one only, and takes care of them all. */
 bool ha_rrd::commit_inplace_alter_table(TABLE *, Alter_inplace_info *info, bool commit)

@@ -6,22 +6,28 @@
 
 use std::sync::Arc;
 
-use rrd_store::alter::{Alteration, check_instant};
-use rrd_store::schema::{ColumnDef, Initial, Schema};
-use rrd_store::{Engine, Error};
+use rrd_store::alter::{Alteration, check_instant, is_same_index};
+use rrd_store::index_build::BuiltIndex;
+use rrd_store::schema::{ColumnDef, IndexDef, Initial, Schema};
+use rrd_store::{Engine, Error, RowLayout, Table};
 
+use crate::abi;
 use crate::definition::{Definition, Field};
 use crate::field::{Codec, Value};
-use crate::image::{KeyPart, Order};
-use crate::record::RecordFormat;
+use crate::image::{IndexSortKeys, KeyPart, Order};
+use crate::record::{IndexFormat, RecordFormat};
 use crate::status::{Failure, Outcome};
 use crate::table::TableHandle;
 
 /// A change of a table that is under way; nothing of it is seen by others until it is committed.
 pub struct Alter {
     engine: Arc<Engine>,
-    change: Alteration,
+    table: Arc<Table>,
+    schema: Arc<Schema>,
+    definition: Definition,
+    definition_id: Vec<u8>,
     auto_increment: u64,
+    built: Vec<BuiltIndex>,
 }
 
 /// What the server says beside the new definition.
@@ -41,22 +47,72 @@ impl Alter {
     ///
     /// # Safety
     /// Blob pointers of new columns in the request's record are valid.
-    pub unsafe fn new(handle: &TableHandle, definition: &Definition, request: &Request<'_>) -> Outcome<Alter> {
+    pub unsafe fn new(handle: &TableHandle, definition: Definition, request: &Request<'_>) -> Outcome<Alter> {
         if request.old_numbers.len() != definition.fields.len() {
             return Err(Failure::internal("internal error: an ALTER does not say where each column comes from"));
         }
         // SAFETY: promised by the caller.
-        let schema = unsafe { altered_schema(handle.format(), definition, request)? };
-        let change = Alteration { table: handle.table().clone(), schema, definition: request.definition_id.to_vec() };
-        Ok(Alter { engine: handle.engine().clone(), change, auto_increment: request.auto_increment })
+        let schema = unsafe { altered_schema(handle.format(), &definition, request)? };
+        Ok(Alter {
+            engine: handle.engine().clone(),
+            table: handle.table().clone(),
+            schema: Arc::new(schema),
+            definition,
+            definition_id: request.definition_id.to_vec(),
+            auto_increment: request.auto_increment,
+            built: Vec::new(),
+        })
+    }
+
+    /// How many indexes have to be built.
+    pub fn builds(&self) -> usize {
+        self.new_indexes().count()
+    }
+
+    fn new_indexes(&self) -> impl Iterator<Item = (usize, IndexDef)> {
+        let old = self.table.schema();
+        let defs = self.schema.indexes.clone().into_iter().enumerate();
+        defs.filter(move |(_, def)| !old.indexes.iter().any(|was| was.id == def.id))
+    }
+
+    /// Builds the new indexes; `progress(done, total)` returns false to stop.
+    pub fn build(&mut self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Outcome<()> {
+        let total = self.table.stats().rows * self.builds() as u64;
+        let mut done = 0;
+        for (place, def) in self.new_indexes().collect::<Vec<_>>() {
+            let sort_keys = Arc::new(IndexSortKeys::new(self.definition.indexes[place].parts.clone()));
+            let mut step = |rows| {
+                done += rows;
+                progress(done.min(total), total)
+            };
+            let built = self.engine.build_index(&self.table, &self.schema, &def, sort_keys, &mut step);
+            self.built.push(built.map_err(|error| self.explain(error, place))?);
+        }
+        Ok(())
+    }
+
+    /// A value that occurs twice, in the server's words.
+    fn explain(&self, error: Error, place: usize) -> Failure {
+        let Error::Duplicate { row, .. } = &error else { return error.into() };
+        let format = RecordFormat::bind(&self.definition, Arc::new(RowLayout::new(self.schema.clone())));
+        let text = format.and_then(|format| {
+            let index = format.index(place)?;
+            Ok(format!("Duplicate entry '{}' for key '{}'", format.index_text(index, row), index.name))
+        });
+        text.map_or_else(|failure| failure, |text| Failure::Explained(abi::RRD_DUPLICATE, text))
     }
 
     /// Makes changes of several tables (the partitions of one) visible and durable, all or none.
     pub fn commit(alters: Vec<Alter>) -> Outcome<()> {
         let Some(engine) = alters.first().map(|alter| alter.engine.clone()) else { return Ok(()) };
-        let counters: Vec<_> = alters.iter().map(|a| (a.change.table.clone(), a.auto_increment)).collect();
-        let changes: Vec<Alteration> = alters.into_iter().map(|alter| alter.change).collect();
-        engine.alter_tables(&changes)?;
+        let counters: Vec<_> = alters.iter().map(|a| (a.table.clone(), a.auto_increment)).collect();
+        let change = |alter: Alter| Alteration {
+            table: alter.table,
+            schema: Schema::clone(&alter.schema),
+            definition: alter.definition_id,
+            built: alter.built,
+        };
+        engine.alter_tables(&alters.into_iter().map(change).collect::<Vec<_>>())?;
         for (table, next) in counters.iter().filter(|(_, next)| *next > 0) {
             engine.set_auto_increment(table, *next)?;
         }
@@ -65,7 +121,7 @@ impl Alter {
 }
 
 fn needs_copy(reason: impl Into<String>) -> Failure {
-    Failure::Explained(crate::abi::RRD_NEEDS_COPY, reason.into())
+    Failure::Explained(abi::RRD_NEEDS_COPY, reason.into())
 }
 
 unsafe fn altered_schema(format: &RecordFormat, definition: &Definition, request: &Request<'_>) -> Outcome<Schema> {
@@ -88,7 +144,12 @@ unsafe fn altered_schema(format: &RecordFormat, definition: &Definition, request
         }
     }
     keep_key(format, definition, request, old, &mut schema)?;
+    keep_indexes(format, definition, request, &mut schema);
     schema.next_column = next;
+    let id_of = |schema: &Schema| schema.auto_increment.map(|a| schema.columns[usize::from(a.column)].id);
+    if id_of(old) != id_of(&schema) {
+        return Err(needs_copy("the AUTO_INCREMENT column changes"));
+    }
     check_instant(old, &schema).map_err(|error| match error {
         Error::InvalidInput(reason) => needs_copy(reason),
         error => error.into(),
@@ -139,6 +200,33 @@ fn keep_key(
         }
     }
     Ok(())
+}
+
+/// Indexes whose entries stay the same keep their ids, whatever their names; the others get new ones and are built.
+fn keep_indexes(format: &RecordFormat, definition: &Definition, request: &Request<'_>, schema: &mut Schema) {
+    let old = format.layout().schema();
+    let mut left: Vec<&IndexFormat> = format.indexes().iter().collect();
+    let mut next = old.next_index_id();
+    let mut ids = Vec::new();
+    for (def, new) in schema.indexes.iter().zip(&definition.indexes) {
+        let is_same = |was: &IndexFormat| {
+            is_same_index((old, &old.indexes[was.number]), (schema, def))
+                && new.parts.iter().zip(&was.parts).all(|(a, b)| is_sorted_alike(a, b))
+                && new.parts.iter().zip(&was.parts).all(|(a, b)| {
+                    format.plans().get(b.field).map(|plan| plan.number) == request.old_numbers.get(a.field).copied()
+                })
+        };
+        let named = left.iter().position(|was| was.name == new.name && is_same(was));
+        ids.push(match named.or_else(|| left.iter().position(|was| is_same(was))) {
+            Some(at) => old.indexes[left.swap_remove(at).number].id,
+            None => {
+                next += 1;
+                next - 1
+            }
+        });
+    }
+    schema.indexes.iter_mut().zip(ids).for_each(|(def, id)| def.id = id);
+    schema.next_index = next;
 }
 
 fn is_sorted_alike(a: &KeyPart, b: &KeyPart) -> bool {

@@ -1,6 +1,8 @@
 //! C functions of ALTER TABLE: a change is begun, committed together with those of the other partitions, or dropped.
 
-use crate::abi::{RrdError, RrdTableDefinition, RrdText};
+use std::ffi::c_void;
+
+use crate::abi::{RrdError, RrdProgressFn, RrdTableDefinition, RrdText};
 use crate::alter::{Alter, Request};
 use crate::definition::{Definition, read_text};
 use crate::export_engine::RrdEngine;
@@ -16,6 +18,7 @@ pub struct RrdAlter {
 /// Works out what a new definition changes; `RRD_NEEDS_COPY` with a reason if the rows cannot stay as they are.
 /// `old_numbers` has, for each field of the definition, its number in the old table, or 2^32 - 1 for a new column;
 /// `record` is a record of the new table with the values of new columns; `auto_increment` is 0 if not given.
+/// `builds_indexes` says whether [`rrd_alter_build`] has something to do.
 ///
 /// # Safety
 /// Pointers are null or valid, in the definition and the record too.
@@ -28,6 +31,7 @@ pub unsafe extern "C" fn rrd_alter_begin(
     definition_id: RrdText,
     auto_increment: u64,
     out: *mut *mut RrdAlter,
+    builds_indexes: *mut bool,
     error: *mut RrdError,
 ) -> i32 {
     // SAFETY: promised by the caller.
@@ -41,9 +45,31 @@ pub unsafe extern "C" fn rrd_alter_begin(
                 definition_id: definition_id.bytes().unwrap_or_default(),
                 auto_increment,
             };
-            let alter = Alter::new(&get(table)?.handle, &definition, &request)?;
+            let alter = Alter::new(&get(table)?.handle, definition, &request)?;
+            *get_mut(builds_indexes)? = alter.builds() > 0;
             *get_mut(out)? = Box::into_raw(Box::new(RrdAlter { alter: Some(alter) }));
             Ok(())
+        })
+    }
+}
+
+/// Builds new indexes; nobody may write to the table from here to the commit. A value that occurs twice in a unique
+/// one is `RRD_DUPLICATE`, with the server's text.
+///
+/// # Safety
+/// Pointers are null or valid; `progress` may be called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_alter_build(
+    alter: *mut RrdAlter,
+    progress: RrdProgressFn,
+    context: *mut c_void,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let mut go_on = |done, total| progress.is_none_or(|f| f(context, done, total) == 0);
+            get_mut(alter)?.alter.as_mut().map_or(Ok(()), |alter| alter.build(&mut go_on))
         })
     }
 }

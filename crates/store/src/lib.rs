@@ -19,6 +19,7 @@ mod flush;
 pub mod fs;
 mod group;
 pub mod index;
+pub mod index_build;
 pub mod key;
 pub mod limits;
 mod live;

@@ -107,6 +107,15 @@ struct Savepoint {
     undo_len: usize,
 }
 
+/// A snapshot from before the table or index was there, or was emptied, cannot read it.
+fn check_age(table: &Table, snapshot: &Snapshot) -> Result<()> {
+    let from = table.readable_from.load(std::sync::atomic::Ordering::Acquire);
+    match snapshot.seq() < from {
+        true => Err(Error::DefinitionChanged { name: table.name() }),
+        false => Ok(()),
+    }
+}
+
 /// How to take a step back.
 enum Undo {
     /// Put back what the write set had for the key.
@@ -285,6 +294,7 @@ impl Txn {
         // A trigger reads what its statement has inserted so far.
         self.end_bulk(table)?;
         let snapshot = self.snapshot();
+        check_age(table, &snapshot)?;
         Ok(self.cursor_at(table, snapshot))
     }
 
@@ -319,6 +329,8 @@ impl Txn {
     fn index_cursor_at(&mut self, table: &Arc<Table>, number: usize, snapshot: Arc<Snapshot>) -> Result<Cursor> {
         self.end_bulk(table)?;
         let index = index_of(table, number)?;
+        check_age(table, &snapshot)?;
+        check_age(&index.table, &snapshot)?;
         let rows = self.cursor_at(table, snapshot.clone());
         Ok(self.cursor_at(&index.table, snapshot).leading_to(rows, index))
     }
@@ -327,7 +339,9 @@ impl Txn {
     pub fn entry_cursor(&mut self, table: &Arc<Table>, number: usize) -> Result<Cursor> {
         self.end_bulk(table)?;
         let snapshot = self.snapshot();
-        Ok(self.cursor_at(&index_of(table, number)?.table, snapshot))
+        let entries = &index_of(table, number)?.table.clone();
+        check_age(entries, &snapshot)?;
+        Ok(self.cursor_at(entries, snapshot))
     }
 
     /// Takes the row lock of `key`; afterwards [`Txn::read_latest`] says what the row is. True if the transaction
