@@ -70,6 +70,9 @@
 // What was asked for comes in a later version.
 #define RRD_UNSUPPORTED 19
 
+// An ALTER TABLE that changes stored rows: the server has to copy the table; the text says why.
+#define RRD_NEEDS_COPY 20
+
 // Bytes of an error text, its final zero included.
 #define RRD_MESSAGE_BYTES 1016
 
@@ -78,6 +81,8 @@
 
 // The engine of a server.
 typedef struct RrdEngine RrdEngine;
+
+typedef struct RrdAlter RrdAlter;
 
 // A connection's work.
 typedef struct RrdSession RrdSession;
@@ -810,6 +815,31 @@ int32_t rrd_row_read(struct RrdTable *table,
 // # Safety
 // Pointers are null or valid; `out` has room for 8 bytes.
 int32_t rrd_row_number(struct RrdTable *table, uint8_t *out, struct RrdError *error);
+
+int32_t rrd_alter_begin(const struct RrdTable *table,
+                        const struct RrdTableDefinition *definition,
+                        const uint32_t *old_numbers,
+                        const uint8_t *record,
+                        struct RrdText definition_id,
+                        uint64_t auto_increment,
+                        struct RrdAlter **out,
+                        bool *builds_indexes,
+                        struct RrdError *error);
+
+int32_t rrd_alter_build(struct RrdAlter *alter,
+                        RrdProgressFn progress,
+                        void *context,
+                        struct RrdError *error);
+
+int32_t rrd_alter_commit(struct RrdAlter *const *alters, uintptr_t count, struct RrdError *error);
+
+void rrd_alter_close(struct RrdAlter *alter);
+
+int32_t rrd_table_has_definition(const struct RrdEngine *engine,
+                                 struct RrdText name,
+                                 struct RrdText definition_id,
+                                 bool *out,
+                                 struct RrdError *error);
 
 #ifdef __cplusplus
 }  // extern "C"
