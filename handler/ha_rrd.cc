@@ -47,9 +47,9 @@ int ha_rrd::open(const char *name, int, uint)
 {
   const Rrd_definition definition(table);
   const RrdTableDefinition raw= definition.raw();
-  const std::string table_name= rrd_table_name(name);
+  m_name= rrd_table_name(name);
   RrdTable *opened= nullptr;
-  int status= rrd_table_open(rrd_engine, rrd_text(table_name), &raw, &opened, &m_error);
+  int status= rrd_table_open(rrd_engine, rrd_text(m_name), &raw, &opened, &m_error);
   if (status != RRD_OK)
     return rrd_ha_error(status);
   m_table.reset(opened);

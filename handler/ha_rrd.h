@@ -8,6 +8,7 @@
 #define HA_RRD_H
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "connection.h"
@@ -130,6 +131,8 @@ private:
   void fill_statistics(const RrdTableStats &found, uint what);
 
   std::unique_ptr<RrdTable, Rrd_table_closer> m_table;
+  /* The store's name for it: of a partition, not that of the whole table as in table_share. */
+  std::string m_name;
   RrdError m_error;
   /* Numbers of the stored fields, and those that the current scan reads. */
   std::vector<uint32_t> m_stored, m_chosen;
