@@ -278,7 +278,7 @@ impl Engine {
     /// index was built from them. Temporary tables belong to one connection, which knows.
     pub(crate) fn begin_again(&self, table: &Table) {
         if !table.name.read().starts_with(TEMPORARY_PREFIX) {
-            table.readable_from.store(self.visible_seq.load(Ordering::Acquire), Ordering::Release);
+            table.readable_from.store(self.snapshots.next_era(), Ordering::Release);
         }
     }
 

@@ -40,7 +40,7 @@ pub struct Table {
     /// The next AUTO_INCREMENT value, as SQL sees it.
     pub(crate) next_auto: AtomicU64,
     pub(crate) indexes: RwLock<Arc<[Arc<Index>]>>,
-    /// Snapshots before this cannot read the table: it was created, emptied or (an index) built since.
+    /// Snapshots of an earlier era cannot read the table: it was created, emptied or (an index) built since.
     pub(crate) readable_from: AtomicU64,
     /// Sequence number of the newest commit that wrote to the table, applied or not.
     pub(crate) last_commit_seq: AtomicU64,

@@ -110,7 +110,7 @@ struct Savepoint {
 /// A snapshot from before the table or index was there, or was emptied, cannot read it.
 fn check_age(table: &Table, snapshot: &Snapshot) -> Result<()> {
     let from = table.readable_from.load(std::sync::atomic::Ordering::Acquire);
-    match snapshot.seq() < from {
+    match snapshot.era() < from {
         true => Err(Error::DefinitionChanged { name: table.name() }),
         false => Ok(()),
     }
