@@ -41,23 +41,13 @@ uint32_t ha_rrd::secondary(uint index) const
   return index > table_share->primary_key ? index - 1 : index;
 }
 
-/* Columns are known to the store by name, so whatever touches them is a copy for now. */
-enum_alter_inplace_result ha_rrd::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info)
-{
-  const alter_table_operations harmless=
-    ALTER_COLUMN_DEFAULT | ALTER_CHANGE_COLUMN_DEFAULT | ALTER_RENAME | ALTER_DROP_CHECK_CONSTRAINT;
-  if (info->handler_flags & ~harmless)
-    return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  return handler::check_if_supported_inplace_alter(altered, info);
-}
-
 int ha_rrd::open(const char *name, int, uint)
 {
   const Rrd_definition definition(table);
   const RrdTableDefinition raw= definition.raw();
-  const std::string table_name= rrd_table_name(name);
+  m_name= rrd_table_name(name);
   RrdTable *opened= nullptr;
-  int status= rrd_table_open(rrd_engine, rrd_text(table_name), &raw, &opened, &m_error);
+  int status= rrd_table_open(rrd_engine, rrd_text(m_name), &raw, &opened, &m_error);
   if (status != RRD_OK)
     return rrd_ha_error(status);
   m_table.reset(opened);

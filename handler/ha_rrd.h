@@ -8,6 +8,7 @@
 #define HA_RRD_H
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "connection.h"
@@ -33,8 +34,21 @@ public:
   uint max_supported_key_part_length() const override { return max_key_bytes; }
   uint8 table_cache_type() override { return HA_CACHE_TBL_NOCACHE; }
   const key_map *keys_to_use_for_scanning() override { return &key_map_full; }
+
+  /* ALTER TABLE without a copy: ha_rrd_alter.cc. */
   enum_alter_inplace_result check_if_supported_inplace_alter(TABLE *altered,
                                                              Alter_inplace_info *info) override;
+  bool prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
+  bool inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
+  bool commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) override;
+  /* Asked for EXCHANGE PARTITION, once the server compared the columns. */
+  bool check_if_incompatible_data(HA_CREATE_INFO *, uint changes) override
+  {
+    return changes == IS_EQUAL_YES ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
+  }
+  bool can_convert_nocopy(const Field &field, const Column_definition &type) const override;
+  Compare_keys compare_key_parts(const Field &field, const Column_definition &type, const KEY_PART_INFO &part,
+                                 const KEY_PART_INFO &now) const override;
 
   /* Tables: ha_rrd_ddl.cc. */
   int create(const char *name, TABLE *form, HA_CREATE_INFO *info) override;
@@ -113,6 +127,7 @@ private:
   bool compare_span(Field *time, Item *value, int operation);
   int duplicate(int status, uchar *record, bool is_found_late);
   RrdInsert insert_mode() const;
+  int begin_alter(TABLE *altered, const Alter_inplace_info *info, RrdAlter **alter, bool *builds_indexes);
   int choose_columns();
   int open_scan(uint index= MAX_KEY);
   int seek(RrdSeek where, const uchar *key= nullptr, uint bytes= 0);
@@ -121,6 +136,8 @@ private:
   void fill_statistics(const RrdTableStats &found, uint what);
 
   std::unique_ptr<RrdTable, Rrd_table_closer> m_table;
+  /* The store's name for it: of a partition, not that of the whole table as in table_share. */
+  std::string m_name;
   RrdError m_error;
   /* Numbers of the stored fields, and those that the current scan reads. */
   std::vector<uint32_t> m_stored, m_chosen;
@@ -145,8 +162,9 @@ private:
   bool m_updates_duplicates= false;
 };
 
-/* Handlerton functions; ha_rrd_ddl.cc. */
+/* Handlerton functions; ha_rrd_ddl.cc, ha_rrd_alter.cc. */
 int rrd_drop_table(handlerton *hton, const char *path);
+int rrd_check_version(handlerton *hton, const char *path, const LEX_CUSTRING *version, ulonglong create_id);
 void rrd_drop_database(handlerton *hton, char *path);
 
 #endif

@@ -78,6 +78,5 @@ int ha_rrd::rename_table(const char *from, const char *to)
 
 int ha_rrd::truncate()
 {
-  const std::string table_name= rrd_table_name(table_share->normalized_path.str);
-  return result(rrd_table_truncate(rrd_engine, rrd_text(table_name), &m_error));
+  return result(rrd_table_truncate(rrd_engine, rrd_text(m_name), &m_error));
 }

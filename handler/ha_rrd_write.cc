@@ -127,8 +127,7 @@ void ha_rrd::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong
 
 int ha_rrd::reset_auto_increment(ulonglong value)
 {
-  const std::string table_name= rrd_table_name(table_share->normalized_path.str);
-  return result(rrd_auto_increment_set(rrd_engine, rrd_text(table_name), value, &m_error));
+  return result(rrd_auto_increment_set(rrd_engine, rrd_text(m_name), value, &m_error));
 }
 
 int ha_rrd::write_row(const uchar *record)

@@ -39,6 +39,7 @@ static void fill_handlerton(handlerton *hton)
   hton->create= create_handler;
   hton->drop_table= rrd_drop_table;
   hton->drop_database= rrd_drop_database;
+  hton->check_version= rrd_check_version;
   hton->show_status= rrd_show_status;
   hton->table_options= rrd_table_options;
   hton->field_options= rrd_field_options;

@@ -70,11 +70,20 @@
 // What was asked for comes in a later version.
 #define RRD_UNSUPPORTED 19
 
+// An ALTER TABLE that changes stored rows: the server has to copy the table; the text says why.
+#define RRD_NEEDS_COPY 20
+
 // Bytes of an error text, its final zero included.
 #define RRD_MESSAGE_BYTES 1016
 
 // Weight levels of a collation at most.
 #define RRD_MAX_LEVELS 6
+
+// The clustering key, where the number of a secondary index (in `RrdTableDefinition::indexes`) may stand.
+#define RRD_CLUSTERING_KEY UINT32_MAX
+
+// A change of a table that is not committed.
+typedef struct RrdAlter RrdAlter;
 
 // The engine of a server.
 typedef struct RrdEngine RrdEngine;
@@ -305,9 +314,6 @@ typedef uint32_t RrdInsert;
 
 // Where a scan begins, seen from a key image (or a leading part of one).
 typedef uint32_t RrdSeek;
-
-// The clustering key, where the number of a secondary index (in `RrdTableDefinition::indexes`) may stand.
-#define RRD_CLUSTERING_KEY UINT32_MAX
 
 // Little-endian integer of `pack_length` bytes (`is_signed` says which).
 #define RRD_KIND_INTEGER 0
@@ -674,8 +680,7 @@ void rrd_table_reset(struct RrdTable *table);
 // Pointers are null or valid.
 int32_t rrd_table_stats(const struct RrdTable *table, struct RrdTableStats *out, struct RrdError *error);
 
-// Roughly how many rows lie between two key images of the clustering key (`RRD_CLUSTERING_KEY`) or of an index;
-// a null pointer leaves an end open.
+// Roughly how many rows lie between two key images of the clustering key (`RRD_CLUSTERING_KEY`) or of an index; a null pointer leaves an end open.
 //
 // # Safety
 // Pointers are null or valid.
@@ -688,6 +693,27 @@ int32_t rrd_table_rows_between(struct RrdTable *table,
                                size_t high_bytes,
                                bool is_high_inclusive,
                                uint64_t *out,
+                               struct RrdError *error);
+
+// Takes `count` AUTO_INCREMENT values of the series `offset`, `offset + step`, ...: `out` is the first of them, or 0
+// when the values are used up.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_auto_increment_take(const struct RrdTable *table,
+                                uint64_t offset,
+                                uint64_t step,
+                                uint64_t count,
+                                uint64_t *out,
+                                struct RrdError *error);
+
+// Sets the next AUTO_INCREMENT value; it never goes below an existing one.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_auto_increment_set(const struct RrdEngine *engine,
+                               struct RrdText name,
+                               uint64_t next,
                                struct RrdError *error);
 
 // Merges all segments of the table (OPTIMIZE TABLE).
@@ -745,6 +771,16 @@ int32_t rrd_row_delete(struct RrdTable *table,
 // Pointers are null or valid.
 void rrd_row_duplicate(struct RrdTable *table, uint8_t *record);
 
+// Reads the row in the way of the last duplicate into a record; `RRD_NOT_FOUND` if it is gone. The record's blobs
+// are valid until the next call for this table.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_row_in_the_way(struct RrdTable *table,
+                           struct RrdSession *session,
+                           uint8_t *record,
+                           struct RrdError *error);
+
 // From now on inserts may report duplicates late: by a later insert or by [`rrd_bulk_end`].
 //
 // # Safety
@@ -757,17 +793,17 @@ int32_t rrd_bulk_begin(struct RrdTable *table, struct RrdSession *session, struc
 // Pointers are null or valid.
 int32_t rrd_bulk_end(struct RrdTable *table, struct RrdSession *session, struct RrdError *error);
 
-// Begins a scan; seek before reading.
+// The server's number of the time column's field; -1 if the table has none.
+//
+// # Safety
+// `table` is null or valid.
+int64_t rrd_table_time_field(struct RrdTable *table);
+
+// Deletes all rows within a span of time as one piece of work, whole chunks as they are. An end is a record with the
+// time, null for open, and whether that time still goes. `RRD_UNSUPPORTED` if this has to be done row by row.
 //
 // # Safety
 // Pointers are null or valid.
-int32_t rrd_scan_open(struct RrdTable *table,
-                      struct RrdSession *session,
-                      uint32_t index,
-                      struct RrdError *error);
-
-int64_t rrd_table_time_field(struct RrdTable *table);
-
 int32_t rrd_table_delete_times(struct RrdTable *table,
                                struct RrdSession *session,
                                const uint8_t *low,
@@ -777,23 +813,14 @@ int32_t rrd_table_delete_times(struct RrdTable *table,
                                uint64_t *deleted,
                                struct RrdError *error);
 
-int32_t rrd_row_in_the_way(struct RrdTable *table,
-                           struct RrdSession *session,
-                           uint8_t *record,
-                           struct RrdError *error);
-
-int32_t rrd_auto_increment_take(const struct RrdTable *table,
-                                uint64_t offset,
-                                uint64_t step,
-                                uint64_t count,
-                                uint64_t *out,
-                                struct RrdError *error);
-
-int32_t rrd_auto_increment_set(const struct RrdEngine *engine,
-                               struct RrdText name,
-                               uint64_t next,
-                               struct RrdError *error);
-
+// Begins a scan along the clustering key (`RRD_CLUSTERING_KEY`) or a secondary index; seek before reading.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_scan_open(struct RrdTable *table,
+                      struct RrdSession *session,
+                      uint32_t index,
+                      struct RrdError *error);
 
 // Places the scan (see the `RRD_SEEK_` numbers). `limit` may end a forward walk: the image of the last key and
 // whether its rows still belong to the walk.
@@ -843,6 +870,55 @@ int32_t rrd_row_read(struct RrdTable *table,
 // # Safety
 // Pointers are null or valid; `out` has room for 8 bytes.
 int32_t rrd_row_number(struct RrdTable *table, uint8_t *out, struct RrdError *error);
+
+// Works out what a new definition changes; `RRD_NEEDS_COPY` with a reason if the rows cannot stay as they are.
+// `old_numbers` has, for each field of the definition, its number in the old table, or 2^32 - 1 for a new column;
+// `record` is a record of the new table with the values of new columns; `auto_increment` is 0 if not given.
+// `builds_indexes` says whether [`rrd_alter_build`] has something to do.
+//
+// # Safety
+// Pointers are null or valid, in the definition and the record too.
+int32_t rrd_alter_begin(const struct RrdTable *table,
+                        const struct RrdTableDefinition *definition,
+                        const uint32_t *old_numbers,
+                        const uint8_t *record,
+                        struct RrdText definition_id,
+                        uint64_t auto_increment,
+                        struct RrdAlter **out,
+                        bool *builds_indexes,
+                        struct RrdError *error);
+
+// Builds new indexes; nobody may write to the table from here to the commit. A value that occurs twice in a unique
+// one is `RRD_DUPLICATE`, with the server's text.
+//
+// # Safety
+// Pointers are null or valid; `progress` may be called with `context`.
+int32_t rrd_alter_build(struct RrdAlter *alter,
+                        RrdProgressFn progress,
+                        void *context,
+                        struct RrdError *error);
+
+// Makes changes visible and durable, all of them or none. They must be closed nevertheless.
+//
+// # Safety
+// `alters` points to `count` valid changes.
+int32_t rrd_alter_commit(struct RrdAlter *const *alters, size_t count, struct RrdError *error);
+
+// Frees a change; one that was not committed leaves nothing behind.
+//
+// # Safety
+// `alter` is null or came from [`rrd_alter_begin`] and is not used again.
+void rrd_alter_close(struct RrdAlter *alter);
+
+// Whether a table (or all partitions of one) was altered to the definition with this id: for the server's recovery.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_table_has_definition(const struct RrdEngine *engine,
+                                 struct RrdText name,
+                                 struct RrdText definition_id,
+                                 bool *out,
+                                 struct RrdError *error);
 
 #ifdef __cplusplus
 }  // extern "C"

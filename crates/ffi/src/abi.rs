@@ -45,6 +45,8 @@ pub const RRD_INTERNAL: i32 = 17;
 pub const RRD_DEFINITION_CHANGED: i32 = 18;
 /// What was asked for comes in a later version.
 pub const RRD_UNSUPPORTED: i32 = 19;
+/// An ALTER TABLE that changes stored rows: the server has to copy the table; the text says why.
+pub const RRD_NEEDS_COPY: i32 = 20;
 
 /// Bytes of an error text, its final zero included.
 pub const RRD_MESSAGE_BYTES: usize = 1016;

@@ -105,6 +105,8 @@ impl Definition {
             row_number,
             compression: table_options.compression,
             options: self.options.clone(),
+            next_column: 0,
+            next_index: 0,
         };
         schema.validate()?;
         Ok(schema)
@@ -213,6 +215,7 @@ impl Field {
             nullable: self.raw.null_mask != 0,
             hidden: false,
             options: self.options.clone(),
+            initial: None,
         }
     }
 }
@@ -226,6 +229,7 @@ fn add_hidden(columns: &mut Vec<ColumnDef>, lane: Lane) -> u16 {
         nullable: false,
         hidden: true,
         options: Vec::new(),
+        initial: None,
     });
     position as u16
 }

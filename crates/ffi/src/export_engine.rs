@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rrd_store::engine::TEMPORARY_PREFIX;
 use rrd_store::fs::os::OsFs;
 use rrd_store::{Config, Engine, FlushLog};
 
@@ -12,9 +13,6 @@ use crate::connections::Connections;
 use crate::definition::{Definition, read_text};
 use crate::guard::{broken, get, guard, guard_close};
 use crate::status::{Failure, Outcome};
-
-/// Tables of this database are temporary: they are removed when the engine opens.
-const TEMPORARY_PREFIX: &str = "#tmp/";
 
 /// The engine of a server.
 pub struct RrdEngine {

@@ -17,6 +17,8 @@ pub struct Shown {
     pub codec: Codec,
     /// Set for packed times.
     pub time: Option<TimeUnit>,
+    /// Characters that count in a key of a prefix; 0 for all.
+    pub max_chars: usize,
 }
 
 impl Shown {
@@ -27,7 +29,7 @@ impl Shown {
             abi::RRD_TIME_DATETIME => Some(TimeUnit::Datetime { fraction_digits }),
             _ => None,
         };
-        Shown { column, codec, time }
+        Shown { column, codec, time, max_chars: 0 }
     }
 
     /// The text of an integer lane's value.
@@ -48,7 +50,10 @@ impl Shown {
     /// The text of a byte string.
     pub fn bytes(&self, value: &[u8]) -> String {
         match std::str::from_utf8(value) {
-            Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
+            Ok(text) if !text.chars().any(char::is_control) => match self.max_chars {
+                0 => text.to_owned(),
+                most => text.chars().take(most).collect(),
+            },
             _ => value.iter().map(|byte| format!("{byte:02X}")).collect(),
         }
     }

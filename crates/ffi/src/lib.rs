@@ -8,8 +8,10 @@
 //! generated from these sources by cbindgen.
 
 pub mod abi;
+pub mod alter;
 pub mod connections;
-mod definition;
+pub mod definition;
+pub mod export_alter;
 pub mod export_engine;
 pub mod export_prepare;
 pub mod export_row;

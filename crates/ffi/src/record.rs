@@ -13,7 +13,7 @@ use rrd_store::{RowLayout, row::RowView};
 use crate::abi::RrdField;
 use crate::definition::{Definition, IndexDefinition};
 use crate::field::{Codec, Value};
-use crate::image::{self, KeyPart, Scratch};
+use crate::image::{self, KeyPart, Order, Scratch};
 use crate::key_text::Shown;
 use crate::status::{Failure, Outcome};
 
@@ -82,7 +82,7 @@ impl RecordFormat {
             return Err(mismatch("the number of columns"));
         }
         let hidden = bind_key(definition, &schema, &plans)?;
-        let shown = |part: &KeyPart| shown(&definition.fields[part.field].raw, &plans[part.field]);
+        let shown = |part: &KeyPart| shown(&definition.fields[part.field].raw, &plans[part.field], part);
         let indexes = definition.indexes.iter().map(|index| {
             let number = find_index(index, &schema, &plans)?;
             let shown = index.parts.iter().map(shown).collect();
@@ -234,6 +234,11 @@ impl Plan {
         Some(Plan { column, ..self.clone() })
     }
 
+    /// How the value lies in a record.
+    pub fn codec(&self) -> Codec {
+        self.codec
+    }
+
     /// Writes row `i` of `column` into a record. Blob pointers lead into the column.
     #[inline]
     pub fn unpack(&self, column: &Column, i: usize, record: &mut [u8]) {
@@ -317,8 +322,12 @@ fn find_index(index: &IndexDefinition, schema: &Schema, plans: &[Plan]) -> Outco
     Ok(number)
 }
 
-fn shown(field: &RrdField, plan: &Plan) -> Shown {
-    Shown::new(plan.column, plan.codec, field.time_kind, field.fraction_digits)
+fn shown(field: &RrdField, plan: &Plan, part: &KeyPart) -> Shown {
+    let max_chars = match part.order {
+        Order::Text { max_chars, .. } => max_chars as usize,
+        _ => 0,
+    };
+    Shown { max_chars, ..Shown::new(plan.column, plan.codec, field.time_kind, field.fraction_digits) }
 }
 
 fn mismatch(what: &str) -> Failure {

@@ -87,6 +87,7 @@ pub fn status_of(error: &Error) -> i32 {
         Error::Io { .. } => abi::RRD_IO,
         Error::Corruption { .. } => abi::RRD_CORRUPTION,
         Error::Incompatible { .. } => abi::RRD_INCOMPATIBLE,
+        Error::DefinitionChanged { .. } => abi::RRD_DEFINITION_CHANGED,
         Error::InvalidInput(_) => abi::RRD_INVALID,
         Error::LimitExceeded { .. } => abi::RRD_LIMIT,
         Error::Duplicate { .. } => abi::RRD_DUPLICATE,

@@ -113,6 +113,11 @@ impl TableHandle {
         &self.table
     }
 
+    /// How records become rows.
+    pub fn format(&self) -> &RecordFormat {
+        &self.format
+    }
+
     /// Bytes of a record.
     pub fn record_bytes(&self) -> usize {
         self.format.record_bytes()

@@ -6,8 +6,15 @@
 
 use std::path::Path;
 
-const SOURCES: [&str; 6] =
-    ["abi.rs", "export_engine.rs", "export_session.rs", "export_prepare.rs", "export_table.rs", "export_row.rs"];
+const SOURCES: [&str; 7] = [
+    "abi.rs",
+    "export_engine.rs",
+    "export_session.rs",
+    "export_prepare.rs",
+    "export_table.rs",
+    "export_row.rs",
+    "export_alter.rs",
+];
 
 const OPENING: &str = "/* The C ABI of the RRD storage engine. Generated from crates/ffi/src; do not edit.
    RRD_WRITE_HEADER=1 cargo test -p rrd-ffi --test header  writes it anew. */";

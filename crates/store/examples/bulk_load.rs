@@ -19,6 +19,7 @@ fn schema() -> Schema {
         nullable: false,
         hidden: false,
         options: Vec::new(),
+        initial: None,
     };
     let mut columns = vec![column(0, Lane::Int { width: 4 }), column(1, Lane::Int { width: 4 })];
     columns.extend((2..7).map(|id| column(id, Lane::F64)));
@@ -35,6 +36,8 @@ fn schema() -> Schema {
         auto_increment: None,
         index_of: None,
         options: Vec::new(),
+        next_column: 0,
+        next_index: 0,
     }
 }
 

@@ -403,6 +403,7 @@ impl Engine {
     pub(crate) fn check_inserts(&self, queue: &CommitQueue, txn: &Txn, resolve: Resolve) -> Result<bool> {
         let mut changed = false;
         for t in &txn.tables {
+            t.check_layout()?;
             let Some(check) = &t.check else { continue };
             if t.table.last_commit_seq.load(Ordering::Acquire) <= check.seq() && queue.prepared.is_empty() {
                 continue;

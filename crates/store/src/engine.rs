@@ -37,6 +37,9 @@ use crate::version::Version;
 use crate::wal::Wal;
 use crate::workers::Workers;
 
+/// Names of temporary tables begin so.
+pub const TEMPORARY_PREFIX: &str = "#tmp/";
+
 /// All tables of a data folder.
 pub struct Engine {
     pub(crate) fs: Arc<dyn Fs>,
@@ -63,6 +66,7 @@ pub struct Engine {
     pub(crate) tuning: Tuning,
     pub(crate) next_table: AtomicU32,
     pub(crate) next_segment: AtomicU64,
+    pub(crate) next_building: AtomicU64,
     next_txn: AtomicU64,
     flush_log: AtomicU8,
     poison: RwLock<Option<String>>,
@@ -147,6 +151,7 @@ impl Engine {
             tuning: config.tuning,
             next_table: AtomicU32::new(parts.next_table),
             next_segment: AtomicU64::new(parts.next_segment),
+            next_building: AtomicU64::new(1),
             next_txn: AtomicU64::new(1),
             flush_log: AtomicU8::new(flush_log_number(config.flush_log)),
             poison: RwLock::new(None),
@@ -159,6 +164,7 @@ impl Engine {
             _lock: parts.lock,
         });
         engine.lock_prepared_rows()?;
+        engine.drop_unfinished_indexes()?;
         crate::workers::start(&engine)?;
         engine.all_tables().iter().for_each(|t| engine.workers.ask_merge(t.id));
         Ok(engine)
@@ -202,7 +208,9 @@ impl Engine {
         self.commit_manifest(&made.iter().map(edit).collect::<Vec<_>>())?;
         for (id, name, schema) in made {
             let dir = self.dir.join(id.dir_name());
-            tables.insert(Arc::new(Table::new(id, dir, &name, schema, Version::without_rows, true)));
+            let table = Table::new(id, dir, &name, schema, Version::without_rows, true);
+            self.begin_again(&table);
+            tables.insert(Arc::new(table));
         }
         tables.link_indexes(id);
         Ok(())
@@ -212,23 +220,28 @@ impl Engine {
     pub fn drop_table(&self, name: &str) -> Result<()> {
         self.check_writable()?;
         let dropped = self.table(name)?.with_indexes();
+        self.sync_log()?;
         let _alone: Vec<_> = dropped.iter().map(|t| t.maintenance.lock()).collect();
         self.commit_manifest(&dropped.iter().map(|t| Edit::DropTable { table: t.id }).collect::<Vec<_>>())?;
-        for table in &dropped {
-            self.tables.write().remove(table);
-            self.empty(table);
-            self.in_memory.lock().remove(&table.id);
-            // Scans that still read keep files; what stays is removed at the next start.
-            if let Err(error) = self.fs.remove_dir(&table.dir) {
-                tracing::info!(%error, "the folder of a dropped table stays for now");
-            }
-        }
+        dropped.iter().for_each(|table| self.forget(table));
         Ok(())
+    }
+
+    /// Lets go of a table that the manifest no longer has.
+    pub(crate) fn forget(&self, table: &Table) {
+        self.tables.write().remove(table);
+        self.empty(table);
+        self.in_memory.lock().remove(&table.id);
+        // Scans that still read keep files; what stays is removed at the next start.
+        if let Err(error) = self.fs.remove_dir(&table.dir) {
+            tracing::info!(%error, "the folder of a dropped table stays for now");
+        }
     }
 
     /// Renames a table.
     pub fn rename_table(&self, from: &str, to: &str) -> Result<()> {
         self.check_writable()?;
+        self.sync_log()?;
         let mut tables = self.tables.write();
         let table = tables.by_name.get(from).cloned().ok_or_else(|| Error::NoSuchTable { name: from.into() })?;
         if tables.by_name.contains_key(to) {
@@ -238,11 +251,7 @@ impl Engine {
         renamed.extend(table.indexes().iter().map(|i| (i.table.clone(), entry_table_name(to, i.def.id))));
         let edit = |(table, name): &(Arc<Table>, String)| Edit::RenameTable { table: table.id, name: name.clone() };
         self.commit_manifest(&renamed.iter().map(edit).collect::<Vec<_>>())?;
-        for (table, name) in renamed {
-            tables.by_name.remove(&table.name());
-            *table.name.write() = name.clone();
-            tables.by_name.insert(name, table);
-        }
+        renamed.into_iter().for_each(|(table, name)| tables.rename(&table, name));
         Ok(())
     }
 
@@ -267,12 +276,21 @@ impl Engine {
             self.empty(table);
             table.flushed_seq.store(flushed_seq, Ordering::Release);
             table.next_auto.store(1, Ordering::Relaxed);
+            self.begin_again(table);
         }
         Ok(())
     }
 
+    /// Older snapshots would find a table empty that was not, when its rows came from another one (ALTER TABLE) or an
+    /// index was built from them. Temporary tables belong to one connection, which knows.
+    pub(crate) fn begin_again(&self, table: &Table) {
+        if !table.name.read().starts_with(TEMPORARY_PREFIX) {
+            table.readable_from.store(self.snapshots.next_era(), Ordering::Release);
+        }
+    }
+
     /// Takes all rows out of a table that the manifest says is empty.
-    fn empty(&self, table: &Table) {
+    pub(crate) fn empty(&self, table: &Table) {
         let before = table.version();
         table.install(|version| *version = Version::without_rows(table.layout()));
         table.chunks.lock().clear();
@@ -510,6 +528,12 @@ impl Engine {
         }
     }
 
+    /// Before a definition is dropped or renamed, what was logged is durable: the server drops a table once its rows were
+    /// copied to another one, whose log records must not be younger on disk than the drop.
+    fn sync_log(&self) -> Result<()> {
+        self.wal.sync(self.wal.position()).inspect_err(|error| self.poison_unless_full(error))
+    }
+
     /// Records edits; a failure that leaves the disk's state unknown poisons the engine.
     pub(crate) fn commit_manifest(&self, edits: &[Edit]) -> Result<()> {
         self.sync_log_first()?;
@@ -618,6 +642,13 @@ impl Tables {
         self.by_id.insert(table.id, table);
     }
 
+    /// Gives a table another name.
+    pub fn rename(&mut self, table: &Arc<Table>, name: String) {
+        self.by_name.remove(&table.name());
+        *table.name.write() = name.clone();
+        self.by_name.insert(name, table.clone());
+    }
+
     fn remove(&mut self, table: &Table) {
         self.by_name.remove(&table.name());
         self.by_id.remove(&table.id);
@@ -674,6 +705,7 @@ impl Table {
             id,
             dir,
             name: RwLock::new(name.into()),
+            definition: RwLock::new(Vec::new()),
             version: RwLock::new(Arc::new(rows(layout.clone()))),
             layout: RwLock::new(layout),
             chunks: Mutex::new(ChunkMap::default()),
@@ -681,6 +713,7 @@ impl Table {
             next_row_number: AtomicU64::new(1),
             next_auto: AtomicU64::new(1),
             indexes: RwLock::new(Arc::new([])),
+            readable_from: AtomicU64::new(0),
             last_commit_seq: AtomicU64::new(0),
             flushed_seq: AtomicU64::new(0),
             maintenance: Mutex::new(()),

@@ -85,6 +85,12 @@ pub enum Error {
         /// The lock file.
         path: PathBuf,
     },
+    /// The snapshot is older than the table, or than the index: see `Table::readable_from`.
+    #[error("table '{name}' was created, altered or emptied after this transaction began: try the transaction again")]
+    DefinitionChanged {
+        /// Its name.
+        name: String,
+    },
     /// No such table.
     #[error("table '{name}' is not known to the engine")]
     NoSuchTable {

@@ -40,6 +40,11 @@ impl Engine {
     /// Writes all frozen memtables of a table to segments, oldest first.
     pub(crate) fn flush_frozen(&self, table: &Table) -> Result<()> {
         let _alone = table.maintenance.lock();
+        self.flush_all_frozen(table)
+    }
+
+    /// The same for a caller that holds the table's maintenance lock.
+    pub(crate) fn flush_all_frozen(&self, table: &Table) -> Result<()> {
         loop {
             let oldest = table.version().frozen.first().cloned();
             let Some((memtable, complete_up_to)) = oldest else { return Ok(()) };

@@ -66,7 +66,15 @@ fn shape(base: &Schema, base_table: u32, def: &IndexDef) -> Shape {
     let mut plan = Vec::new();
     let mut add = |lane, source| {
         let id = columns.len() as u32;
-        columns.push(ColumnDef { id, name: String::new(), lane, nullable: false, hidden: true, options: Vec::new() });
+        columns.push(ColumnDef {
+            id,
+            name: String::new(),
+            lane,
+            nullable: false,
+            hidden: true,
+            options: Vec::new(),
+            initial: None,
+        });
         plan.push(source);
         id as u16
     };
@@ -111,6 +119,8 @@ fn shape(base: &Schema, base_table: u32, def: &IndexDef) -> Shape {
         auto_increment: None,
         index_of: Some(IndexOf { table: base_table, index: def.id }),
         options: Vec::new(),
+        next_column: 0,
+        next_index: 0,
     };
     Shape { schema, plan, base_key, has_nullable }
 }

@@ -4,6 +4,7 @@
 //! `Txn::cursor` -> merge of {own writes, memtables, segments} -> spans of decoded columns.
 //! See `docs/architecture.md`.
 
+pub mod alter;
 mod bulk;
 pub mod cache;
 mod check_private;
@@ -18,6 +19,7 @@ mod flush;
 pub mod fs;
 mod group;
 pub mod index;
+pub mod index_build;
 pub mod key;
 pub mod limits;
 mod live;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::alter::DEFINITION_PROPERTY;
 use crate::cache::BlockCache;
 use crate::chunk::ChunkMap;
 use crate::config::Config;
@@ -159,6 +160,9 @@ fn open_tables(config: &Config, fs: &Arc<dyn Fs>, cache: &Arc<BlockCache>, state
         table.next_row_number.store(entry.next_row_number.max(1), Ordering::Relaxed);
         if let Some(value) = entry.properties.get(AUTO_INCREMENT_PROPERTY).and_then(|v| v.as_slice().try_into().ok()) {
             table.next_auto.store(u64::from_le_bytes(value), Ordering::Relaxed);
+        }
+        if let Some(definition) = entry.properties.get(DEFINITION_PROPERTY) {
+            table.definition.write().clone_from(definition);
         }
         table.flushed_seq.store(entry.flushed_seq, Ordering::Relaxed);
         tables.insert(Arc::new(table));

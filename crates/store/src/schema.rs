@@ -65,6 +65,37 @@ pub struct ColumnDef {
     /// Column options as the user wrote them (`DST`, `HEARTBEAT`, ...).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<(String, String)>,
+    /// Set for a column that ALTER TABLE added: what the rows from before hold in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial: Option<Initial>,
+}
+
+/// What rows from before a column was added hold in it. It stays as it is when the SQL default changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Initial {
+    /// NULL.
+    Null,
+    /// The value of an integer lane, or the bits of a float lane.
+    Bits(u64),
+    /// The value of a byte string.
+    Bytes(#[serde(with = "hex")] Vec<u8>),
+}
+
+/// Byte strings as hexadecimal digits.
+mod hex {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&bytes.iter().map(|b| format!("{b:02x}")).collect::<String>())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let digits = String::deserialize(from)?;
+        let pair = |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|p| u8::from_str_radix(p, 16).ok());
+        let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(pair).collect();
+        bytes.filter(|_| digits.len() % 2 == 0).ok_or_else(|| D::Error::custom("not hexadecimal"))
+    }
 }
 
 /// The unit of the time column's lane.
@@ -198,6 +229,16 @@ pub struct Schema {
     /// Table options as the user wrote them.
     #[serde(default)]
     pub options: Vec<(String, String)>,
+    /// Columns that are added get ids from here on, if it is larger than every id in `columns`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub next_column: u32,
+    /// Indexes that are added get ids from here on, if it is larger than every id in `indexes`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub next_index: u32,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 impl Schema {
@@ -254,6 +295,16 @@ impl Schema {
             return invalid("a row number is the whole key");
         }
         Ok(())
+    }
+
+    /// The id that the next column gets: no id is used twice in a table's life.
+    pub fn next_column_id(&self) -> u32 {
+        self.columns.iter().map(|c| c.id + 1).max().unwrap_or(0).max(self.next_column)
+    }
+
+    /// The id that the next index gets.
+    pub fn next_index_id(&self) -> u32 {
+        self.indexes.iter().map(|i| i.id + 1).max().unwrap_or(1).max(self.next_index)
     }
 
     /// How many leading key columns name the series (0 without a time column).

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -11,11 +12,14 @@ use parking_lot::Mutex;
 pub struct Snapshots {
     /// For each sequence number: how many, and since when there are any.
     open: Mutex<BTreeMap<u64, (usize, Instant)>>,
+    /// Counts what [`Snapshots::next_era`] was asked for.
+    era: AtomicU64,
 }
 
 /// The state of the engine after the commit with this sequence number; stays readable while it is held.
 pub struct Snapshot {
     seq: u64,
+    era: u64,
     registry: Option<Arc<Snapshots>>,
 }
 
@@ -25,7 +29,12 @@ impl Snapshots {
         let mut open = self.open.lock();
         let seq = visible();
         open.entry(seq).or_insert_with(|| (0, Instant::now())).0 += 1;
-        Arc::new(Snapshot { seq, registry: Some(self.clone()) })
+        Arc::new(Snapshot { seq, era: self.era.load(Ordering::Acquire), registry: Some(self.clone()) })
+    }
+
+    /// A number that tells snapshots from before now, whose `era` is smaller, from those that are taken later.
+    pub fn next_era(&self) -> u64 {
+        self.era.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// Sequence numbers of the open snapshots, ascending, and `visible` as the newest possible one.
@@ -60,7 +69,12 @@ impl Snapshots {
 impl Snapshot {
     /// Sees whatever is committed. It keeps nothing alive, so it is only for looking at newest versions.
     pub fn latest() -> Arc<Snapshot> {
-        Arc::new(Snapshot { seq: crate::group::OWN_SEQ - 1, registry: None })
+        Arc::new(Snapshot { seq: crate::group::OWN_SEQ - 1, era: u64::MAX, registry: None })
+    }
+
+    /// See [`Snapshots::next_era`].
+    pub fn era(&self) -> u64 {
+        self.era
     }
 
     /// The last sequence number that it sees.

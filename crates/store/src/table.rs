@@ -30,6 +30,8 @@ pub struct Table {
     pub(crate) id: TableId,
     pub(crate) dir: PathBuf,
     pub(crate) name: RwLock<String>,
+    /// See `Engine::definition_id`.
+    pub(crate) definition: RwLock<Vec<u8>>,
     pub(crate) layout: RwLock<Arc<RowLayout>>,
     pub(crate) version: RwLock<Arc<Version>>,
     pub(crate) chunks: Mutex<ChunkMap>,
@@ -38,6 +40,8 @@ pub struct Table {
     /// The next AUTO_INCREMENT value, as SQL sees it.
     pub(crate) next_auto: AtomicU64,
     pub(crate) indexes: RwLock<Arc<[Arc<Index>]>>,
+    /// Snapshots of an earlier era cannot read the table: it was created, emptied or (an index) built since.
+    pub(crate) readable_from: AtomicU64,
     /// Sequence number of the newest commit that wrote to the table, applied or not.
     pub(crate) last_commit_seq: AtomicU64,
     /// Commits up to here are in segments, or were truncated.

@@ -23,6 +23,7 @@ fn schema() -> Schema {
         nullable: false,
         hidden: false,
         options: Vec::new(),
+        initial: None,
     };
     Schema {
         version: 1,
@@ -36,6 +37,8 @@ fn schema() -> Schema {
         auto_increment: None,
         index_of: None,
         options: Vec::new(),
+        next_column: 0,
+        next_index: 0,
     }
 }
 

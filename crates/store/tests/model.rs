@@ -8,9 +8,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use rrd_store::alter::Alteration;
 use rrd_store::fs::Fs;
 use rrd_store::fs::sim::SimFs;
-use rrd_store::schema::{ColumnDef, Compression, IndexColumn, IndexDef, Lane, TimeColumn, TimeUnit};
+use rrd_store::schema::{ColumnDef, Compression, IndexColumn, IndexDef, Initial, Lane, TimeColumn, TimeUnit};
 use rrd_store::{Config, Direction, Engine, Error, LockMode, OnDuplicate, RowLayout, Schema, Table, Txn};
 
 /// A small, seeded generator (xorshift64*).
@@ -30,7 +31,7 @@ impl Random {
 }
 
 fn column(id: u32, lane: Lane, nullable: bool) -> ColumnDef {
-    ColumnDef { id, name: format!("c{id}"), lane, nullable, hidden: false, options: Vec::new() }
+    ColumnDef { id, name: format!("c{id}"), lane, nullable, hidden: false, options: Vec::new(), initial: None }
 }
 
 fn schema(columns: Vec<ColumnDef>, key: Vec<u16>, time: Option<u16>) -> Schema {
@@ -47,6 +48,8 @@ fn schema(columns: Vec<ColumnDef>, key: Vec<u16>, time: Option<u16>) -> Schema {
         auto_increment: None,
         index_of: None,
         options: Vec::new(),
+        next_column: 0,
+        next_index: 0,
     }
 }
 
@@ -230,6 +233,7 @@ impl World {
             92..=93 => self.optimize(),
             94..=96 => self.restart(),
             97 => self.truncate(),
+            98 => self.alter(),
             _ => self.check(),
         }
     }
@@ -621,6 +625,76 @@ impl World {
         self.committed[t].clear();
     }
 
+    /// ALTER TABLE: columns come, go, move and lose NOT NULL; what the model has is rewritten by hand.
+    fn alter(&mut self) {
+        if self.random.below(2) == 0 {
+            self.open.iter_mut().for_each(|o| *o = None);
+        }
+        if self.open.iter().any(Option::is_some) {
+            return;
+        }
+        let t = self.pick_table();
+        let before = self.tables[t].layout();
+        let mut schema = Schema::clone(before.schema());
+        let ids = |positions: &[u16]| positions.iter().map(|&p| before.schema().columns[usize::from(p)].id).collect();
+        let key: Vec<u32> = ids(&schema.key);
+        let indexed: Vec<Vec<u32>> =
+            schema.indexes.iter().map(|i| ids(&i.columns.iter().map(|c| c.column).collect::<Vec<u16>>())).collect();
+        let time = schema.time.map(|t| before.schema().columns[usize::from(t.column)].id);
+        let is_fixed = |id: u32| key.contains(&id) || indexed.iter().any(|i| i.contains(&id));
+        match self.random.below(5) {
+            0 | 1 => {
+                let added = self.new_column(schema.next_column_id());
+                let at = self.random.below(schema.columns.len() as u64 + 1) as usize;
+                schema.columns.insert(at, added);
+            }
+            2 => {
+                let gone = self.random.below(schema.columns.len() as u64) as usize;
+                if !is_fixed(schema.columns[gone].id) {
+                    schema.columns.remove(gone);
+                }
+            }
+            3 => {
+                let (a, b) = (self.random.next() as usize, self.random.next() as usize);
+                let count = schema.columns.len();
+                schema.columns.swap(a % count, b % count);
+            }
+            _ => schema.columns.iter_mut().filter(|c| !is_fixed(c.id)).for_each(|c| c.nullable = true),
+        }
+        let place = |id: &u32| schema.columns.iter().position(|c| c.id == *id).expect("kept") as u16;
+        schema.key = key.iter().map(place).collect();
+        let columns: Vec<Vec<u16>> = indexed.iter().map(|i| i.iter().map(place).collect()).collect();
+        let time_place = time.map(|id| place(&id));
+        for (index, columns) in schema.indexes.iter_mut().zip(columns) {
+            index.columns.iter_mut().zip(columns).for_each(|(part, column)| part.column = column);
+        }
+        if let (Some(time), Some(column)) = (&mut schema.time, time_place) {
+            time.column = column;
+        }
+        let change =
+            Alteration { table: self.tables[t].clone(), schema, definition: b"id".to_vec(), built: Vec::new() };
+        self.engine.alter_tables(&[change]).expect("alter");
+        let after = self.tables[t].layout();
+        let rows = std::mem::take(&mut self.committed[t]);
+        self.committed[t] = rows.into_iter().map(|(key, row)| (key, rewritten(&before, &after, &row))).collect();
+    }
+
+    fn new_column(&mut self, id: u32) -> ColumnDef {
+        let lane = match self.random.below(4) {
+            0 => Lane::F64,
+            1 => Lane::F32,
+            2 => Lane::Bytes,
+            _ => Lane::Int { width: 1 + self.random.below(8) as u8 },
+        };
+        let nullable = self.random.below(2) == 0;
+        let initial = match (lane, self.random.below(2)) {
+            (_, 0) if nullable => Initial::Null,
+            (Lane::Bytes, _) => Initial::Bytes(vec![0xab; self.random.below(3) as usize]),
+            _ => Initial::Bits(self.random.below(200)),
+        };
+        ColumnDef { initial: Some(initial), ..column(id, lane, nullable) }
+    }
+
     /// A clean stop or a power cut; open transactions are gone either way.
     fn restart(&mut self) {
         self.open.iter_mut().for_each(|o| *o = None);
@@ -644,6 +718,30 @@ impl World {
             assert_eq!(all_rows(&self.engine, &self.tables[t]), self.committed[t], "table {t} after a restart");
         }
     }
+}
+
+/// A row in the layout that its table was altered to.
+fn rewritten(before: &RowLayout, after: &RowLayout, row: &[u8]) -> Vec<u8> {
+    let view = before.view(row);
+    let mut out = Vec::new();
+    let mut writer = after.writer(&mut out);
+    for (c, def) in after.schema().columns.iter().enumerate() {
+        let value = match before.schema().columns.iter().position(|was| was.id == def.id) {
+            Some(was) if view.is_null(was) => Initial::Null,
+            Some(was) if def.lane == Lane::Bytes => Initial::Bytes(view.bytes(was).to_vec()),
+            Some(was) => Initial::Bits(view.int(was)),
+            None => def.initial.clone().expect("an added column has an initial value"),
+        };
+        match (value, def.lane) {
+            (Initial::Null, _) => writer.set_null(c),
+            (Initial::Bytes(bytes), _) => writer.push_bytes(c, &bytes),
+            (Initial::Bits(bits), Lane::F32) => writer.set_f32_bits(c, bits as u32),
+            (Initial::Bits(bits), Lane::F64) => writer.set_f64_bits(c, bits),
+            (Initial::Bits(bits), _) => writer.set_int(c, bits),
+        }
+    }
+    writer.finish();
+    out
 }
 
 fn live(own: &Writes, committed: &Rows, key: &[u8]) -> bool {

@@ -17,8 +17,11 @@ fn schema() -> Schema {
         nullable: false,
         hidden: false,
         options: Vec::new(),
+        initial: None,
     };
     Schema {
+        next_column: 0,
+        next_index: 0,
         version: 1,
         columns: vec![int(0), int(1)],
         key: vec![0],

@@ -8,9 +8,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use rrd_store::alter::Alteration;
 use rrd_store::fs::Fs;
 use rrd_store::fs::sim::SimFs;
-use rrd_store::schema::{ColumnDef, Compression, Lane, TimeColumn, TimeUnit};
+use rrd_store::index::SortKeys;
+use rrd_store::schema::{ColumnDef, Compression, IndexColumn, IndexDef, Initial, Lane, TimeColumn, TimeUnit};
 use rrd_store::{Config, Direction, Engine, Error, OnDuplicate, Result, Schema, Table, Txn};
 
 /// Table name to (series, time) to value.
@@ -25,6 +27,8 @@ enum Step {
     Rename(&'static str, &'static str),
     Truncate(&'static str),
     Drop(&'static str),
+    /// ALTER TABLE: one more column, and an index of the value.
+    Alter(&'static str),
     /// One transaction: rows (series, time, value) put into each table; a value of `GONE` deletes.
     Commit(Vec<(&'static str, Vec<Row>)>),
     /// A bulk statement of its own.
@@ -47,11 +51,14 @@ fn script() -> Vec<Step> {
         Step::Flush("db/a"),
         Step::Commit(vec![("db/a", vec![(1, 4, GONE), (2, 5, 1), (0, 300, 2)])]),
         Step::Flush("db/a"),
+        Step::Alter("db/a"),
         Step::Optimize("db/a"),
         Step::Commit(vec![("db/b", vec![(0, 0, GONE), (9, 9, 9)])]),
         Step::Rename("db/b", "db/c"),
         Step::Commit(vec![("db/c", rows(40, 4)), ("db/a", rows(400, 2))]),
         Step::Commit(vec![("db/c", rows(50, 1))]),
+        Step::Alter("db/c"),
+        Step::Commit(vec![("db/c", vec![(0, 50, GONE), (7, 7, 7)])]),
         Step::Truncate("db/c"),
         Step::Commit(vec![("db/c", rows(60, 2))]),
         Step::Bulk("db/c", rows(500, 50)),
@@ -71,6 +78,7 @@ fn schema() -> Schema {
         nullable: false,
         hidden: false,
         options: Vec::new(),
+        initial: None,
     };
     Schema {
         version: 1,
@@ -84,6 +92,8 @@ fn schema() -> Schema {
         auto_increment: None,
         index_of: None,
         options: Vec::new(),
+        next_column: 0,
+        next_index: 0,
     }
 }
 
@@ -119,12 +129,41 @@ fn write_row(txn: &mut Txn, table: &Arc<Table>, values: (u64, u64, u64)) -> Resu
     }
 }
 
+/// No index of the script needs sort keys.
+struct NoSortKeys;
+
+impl SortKeys for NoSortKeys {
+    fn number(&self, _: usize, value: u64) -> u64 {
+        value
+    }
+    fn push_bytes(&self, _: usize, value: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(value);
+    }
+}
+
+fn alter(engine: &Arc<Engine>, name: &str) -> Result<()> {
+    let table = engine.table(name)?;
+    let mut schema = Schema::clone(&table.schema());
+    let id = schema.next_column_id();
+    let added = ColumnDef { id, initial: Some(Initial::Bits(5)), ..schema.columns[2].clone() };
+    schema.columns.push(added);
+    let id = schema.next_index_id();
+    let def = IndexDef { id, name: format!("i{id}"), unique: false, columns: vec![IndexColumn::plain(2)] };
+    schema.indexes.push(def.clone());
+    let built = engine.build_index(&table, &Arc::new(schema.clone()), &def, Arc::new(NoSortKeys), &mut |_| true)?;
+    engine.alter_tables(&[Alteration { table, schema, definition: b"id".to_vec(), built: vec![built] }])
+}
+
+/// Where a state has the number of a table's columns and indexes, once it was altered.
+const SHAPE: (u64, u64) = (u64::MAX, u64::MAX);
+
 fn run(engine: &Arc<Engine>, step: &Step) -> Result<()> {
     match step {
         Step::Create(name) => engine.create_table(name, schema()),
         Step::Rename(from, to) => engine.rename_table(from, to),
         Step::Truncate(name) => engine.truncate_table(name),
         Step::Drop(name) => engine.drop_table(name),
+        Step::Alter(name) => alter(engine, name),
         Step::Commit(parts) => {
             let mut txn = engine.begin();
             for (name, rows) in parts {
@@ -156,7 +195,8 @@ fn after(state: &State, step: &Step) -> State {
             let rows = next.remove(*from).expect("the script renames tables that exist");
             next.insert((*to).into(), rows);
         }
-        Step::Truncate(name) => next.get_mut(*name).expect("exists").clear(),
+        Step::Truncate(name) => next.get_mut(*name).expect("exists").retain(|key, _| *key == SHAPE),
+        Step::Alter(name) => *next.get_mut(*name).expect("exists").entry(SHAPE).or_insert(30) += 11,
         Step::Drop(name) => drop(next.remove(*name)),
         Step::Commit(parts) => parts.iter().for_each(|(name, rows)| put(&mut next, name, rows)),
         Step::Bulk(name, rows) => put(&mut next, name, rows),
@@ -185,6 +225,10 @@ fn state_of(engine: &Arc<Engine>) -> State {
         let mut cursor = txn.cursor(&table).expect("cursor");
         cursor.seek(None, true, Direction::Forward).expect("seek");
         let rows = state.entry(name).or_default();
+        let shape = table.schema().columns.len() * 10 + table.schema().indexes.len();
+        if shape != 30 {
+            rows.insert(SHAPE, shape as u64);
+        }
         while let Some(span) = cursor.next_span(100).expect("next") {
             for n in 0..span.rows {
                 let mut bytes = Vec::new();
@@ -280,9 +324,12 @@ fn applies(state: &State, step: &Step) -> bool {
     match step {
         Step::Create(name) => !state.contains_key(*name),
         Step::Rename(from, to) => state.contains_key(*from) && !state.contains_key(*to),
-        Step::Truncate(name) | Step::Drop(name) | Step::Bulk(name, _) | Step::Flush(name) | Step::Optimize(name) => {
-            state.contains_key(*name)
-        }
+        Step::Truncate(name)
+        | Step::Drop(name)
+        | Step::Alter(name)
+        | Step::Bulk(name, _)
+        | Step::Flush(name)
+        | Step::Optimize(name) => state.contains_key(*name),
         Step::Commit(parts) => parts.iter().all(|(name, _)| state.contains_key(*name)),
         Step::Close => true,
     }

@@ -67,7 +67,7 @@ pub struct TableState {
     pub name: String,
     /// Current schema.
     pub schema: Arc<Schema>,
-    /// Older schemas that segments or the log may still refer to, by version.
+    /// Older schemas that segments refer to, by version.
     pub old_schemas: BTreeMap<u32, Arc<Schema>>,
     /// Chunks by start.
     pub chunks: BTreeMap<u64, ChunkSpan>,

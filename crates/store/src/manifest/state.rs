@@ -3,7 +3,7 @@
 //! The same code runs when an edit is committed and when it is read back, so whatever the manifest accepted it
 //! can also replay.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::edit::{ChunkSpan, Edit, State, TableId, TableState};
@@ -156,6 +156,8 @@ impl TableState {
         }
         let old = std::mem::replace(&mut self.schema, schema.clone());
         self.old_schemas.insert(old.version, old);
+        let used: BTreeSet<u32> = self.segments.values().map(|s| s.schema_version).collect();
+        self.old_schemas.retain(|version, _| used.contains(version));
         Ok(())
     }
 

@@ -35,6 +35,7 @@ fn schema(version: u32, with_time: bool) -> Arc<Schema> {
         nullable: false,
         hidden: false,
         options: vec![("DST".into(), "GAUGE".into())],
+        initial: None,
     };
     let time = TimeColumn { column: 1, unit: TimeUnit::Timestamp { fraction_digits: 3 }, bias: 0 };
     Arc::new(Schema {
@@ -49,6 +50,8 @@ fn schema(version: u32, with_time: bool) -> Arc<Schema> {
         auto_increment: None,
         index_of: None,
         options: Vec::new(),
+        next_column: 0,
+        next_index: 0,
     })
 }
 

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::fs::{Fs, ReadFile};
 use crate::manifest::edit::TableId;
 use crate::row::RowLayout;
-use crate::schema::{ColumnDef, Lane};
+use crate::schema::{ColumnDef, Initial, Lane};
 
 /// Bytes read at the end of a file in the hope that they hold the whole footer.
 const TAIL_BYTES: u64 = 16 << 10;
@@ -90,8 +90,8 @@ impl Segment {
         Ok(index)
     }
 
-    /// The column at `position` of the schema of `layout`. A column that the segment does not have is NULL, or
-    /// 0 or empty when it must not be NULL. Tombstones are NULL but for key columns.
+    /// The column at `position` of the schema of `layout`. A column that the segment does not have holds its initial
+    /// value. Tombstones are NULL but for key columns.
     pub fn column(&self, group: usize, position: usize, layout: &RowLayout) -> Result<Arc<Column>> {
         let wanted = &layout.schema().columns[position];
         let key = BlockKey { segment: self.meta.id, group: group as u32, column: wanted.id };
@@ -314,13 +314,25 @@ impl Segment {
     }
 }
 
-/// What rows from before a column was added hold.
+/// What rows from before a column was added hold in it.
 fn missing_column(wanted: &ColumnDef, rows: usize) -> Column {
-    let values = match wanted.lane.kind() {
-        Kind::Int => Values::Int(vec![0; rows]),
-        Kind::F32 => Values::F32(vec![0; rows]),
-        Kind::F64 => Values::F64(vec![0; rows]),
-        Kind::Bytes => Values::Bytes(rrd_codec::BytesColumn { offsets: vec![0; rows + 1], data: Vec::new() }),
+    let initial = match &wanted.initial {
+        Some(initial) => initial.clone(),
+        None if wanted.nullable => Initial::Null,
+        None if wanted.lane == Lane::Bytes => Initial::Bytes(Vec::new()),
+        None => Initial::Bits(0),
     };
-    Column { values, nulls: (wanted.nullable && rows > 0).then(|| Bitmap::full(rows)) }
+    let bits = if let Initial::Bits(bits) = initial { bits } else { 0 };
+    let bytes = if let Initial::Bytes(bytes) = &initial { bytes.as_slice() } else { &[] };
+    let values = match wanted.lane.kind() {
+        Kind::Int => Values::Int(vec![bits; rows]),
+        Kind::F32 => Values::F32(vec![bits as u32; rows]),
+        Kind::F64 => Values::F64(vec![bits; rows]),
+        Kind::Bytes => {
+            let mut column = rrd_codec::BytesColumn::new();
+            (0..rows).for_each(|_| column.push(bytes));
+            Values::Bytes(column)
+        }
+    };
+    Column { values, nulls: (initial == Initial::Null && rows > 0).then(|| Bitmap::full(rows)) }
 }

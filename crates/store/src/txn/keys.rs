@@ -100,7 +100,8 @@ impl Txn {
         };
         let base = self.tables.iter().find(|b| b.table.id.0 == of.table);
         let place = base.and_then(|b| b.table.indexes().iter().position(|i| i.def.id == of.index).map(|n| (b, n)));
-        let Some((base, number)) = place else { return Error::Conflict };
+        // An index that is being built has no base table here.
+        let Some((base, number)) = place else { return Error::Duplicate { index: 0, row: row.to_vec(), existing } };
         let index = &base.table.indexes()[number];
         let (mut refused_key, mut existing) = (Vec::new(), Vec::new());
         index.push_base_key(row, &mut refused_key);

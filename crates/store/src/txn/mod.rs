@@ -90,6 +90,15 @@ pub(crate) struct TxnTable {
 }
 
 impl TxnTable {
+    /// What was written in the layout of a schema that the table no longer has cannot be committed.
+    pub fn check_layout(&self) -> Result<()> {
+        let own = self.own.read();
+        match (own.map.is_empty() && own.private.is_empty()) || Arc::ptr_eq(&self.layout, &self.table.layout()) {
+            true => Ok(()),
+            false => Err(Error::Conflict),
+        }
+    }
+
     /// The newest key of each series that was written to, if all are known.
     pub fn take_newest(&mut self) -> Option<HashMap<Key, Key>> {
         if std::mem::replace(&mut self.newest_lost, true) { None } else { Some(std::mem::take(&mut self.newest)) }
@@ -99,6 +108,15 @@ impl TxnTable {
 struct Savepoint {
     id: u64,
     undo_len: usize,
+}
+
+/// A snapshot from before the table or index was there, or was emptied, cannot read it.
+fn check_age(table: &Table, snapshot: &Snapshot) -> Result<()> {
+    let from = table.readable_from.load(std::sync::atomic::Ordering::Acquire);
+    match snapshot.era() < from {
+        true => Err(Error::DefinitionChanged { name: table.name() }),
+        false => Ok(()),
+    }
 }
 
 /// How to take a step back.
@@ -280,6 +298,7 @@ impl Txn {
         // A trigger reads what its statement has inserted so far.
         self.end_bulk(table)?;
         let snapshot = self.snapshot();
+        check_age(table, &snapshot)?;
         Ok(self.cursor_at(table, snapshot))
     }
 
@@ -314,6 +333,8 @@ impl Txn {
     fn index_cursor_at(&mut self, table: &Arc<Table>, number: usize, snapshot: Arc<Snapshot>) -> Result<Cursor> {
         self.end_bulk(table)?;
         let index = index_of(table, number)?;
+        check_age(table, &snapshot)?;
+        check_age(&index.table, &snapshot)?;
         let rows = self.cursor_at(table, snapshot.clone());
         Ok(self.cursor_at(&index.table, snapshot).leading_to(rows, index))
     }
@@ -322,7 +343,9 @@ impl Txn {
     pub fn entry_cursor(&mut self, table: &Arc<Table>, number: usize) -> Result<Cursor> {
         self.end_bulk(table)?;
         let snapshot = self.snapshot();
-        Ok(self.cursor_at(&index_of(table, number)?.table, snapshot))
+        let entries = &index_of(table, number)?.table.clone();
+        check_age(entries, &snapshot)?;
+        Ok(self.cursor_at(entries, snapshot))
     }
 
     /// Takes the row lock of `key`; afterwards [`Txn::read_latest`] says what the row is. True if the transaction

@@ -44,7 +44,7 @@ pub(super) struct Version {
 }
 
 pub(super) fn column(id: u32, lane: Lane, nullable: bool) -> ColumnDef {
-    ColumnDef { id, name: format!("c{id}"), lane, nullable, hidden: false, options: Vec::new() }
+    ColumnDef { id, name: format!("c{id}"), lane, nullable, hidden: false, options: Vec::new(), initial: None }
 }
 
 pub(super) fn layout(columns: Vec<ColumnDef>, key: Vec<u16>, time: Option<u16>) -> Arc<RowLayout> {
@@ -61,6 +61,8 @@ pub(super) fn layout(columns: Vec<ColumnDef>, key: Vec<u16>, time: Option<u16>) 
         auto_increment: None,
         index_of: None,
         options: Vec::new(),
+        next_column: 0,
+        next_index: 0,
     };
     schema.validate().unwrap();
     Arc::new(RowLayout::new(Arc::new(schema)))

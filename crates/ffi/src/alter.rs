@@ -1,0 +1,259 @@
+//! ALTER TABLE: what the server's new definition of a table means for the engine's schema.
+//!
+//! Columns that were there before keep their ids, whatever their new names and places; new ones get ids that were
+//! never used and the value that the rows from before hold. Whether stored rows can stay as they are is decided here:
+//! if not, the answer is `RRD_NEEDS_COPY` with a reason, and the server copies the table.
+
+use std::sync::Arc;
+
+use rrd_store::alter::{Alteration, check_instant, is_same_index};
+use rrd_store::index_build::BuiltIndex;
+use rrd_store::schema::{ColumnDef, IndexDef, Initial, Schema};
+use rrd_store::{Engine, Error, RowLayout, Table};
+
+use crate::abi;
+use crate::definition::{Definition, Field};
+use crate::field::{Codec, Value};
+use crate::image::{IndexSortKeys, KeyPart, Order};
+use crate::record::{IndexFormat, RecordFormat};
+use crate::status::{Failure, Outcome};
+use crate::table::TableHandle;
+
+/// A change of a table that is under way; nothing of it is seen by others until it is committed.
+pub struct Alter {
+    engine: Arc<Engine>,
+    table: Arc<Table>,
+    schema: Arc<Schema>,
+    definition: Definition,
+    definition_id: Vec<u8>,
+    auto_increment: u64,
+    built: Vec<BuiltIndex>,
+}
+
+/// What the server says beside the new definition.
+pub struct Request<'a> {
+    /// For each field of the new definition its number in the old one, or `u32::MAX` for a new column.
+    pub old_numbers: &'a [u32],
+    /// A record of the new definition, with the values that new columns get in rows that are there.
+    pub record: &'a [u8],
+    /// The server's id of the new definition.
+    pub definition_id: &'a [u8],
+    /// `AUTO_INCREMENT=n`; 0 if not given.
+    pub auto_increment: u64,
+}
+
+impl Alter {
+    /// Works out the new schema.
+    ///
+    /// # Safety
+    /// Blob pointers of new columns in the request's record are valid.
+    pub unsafe fn new(handle: &TableHandle, definition: Definition, request: &Request<'_>) -> Outcome<Alter> {
+        if request.old_numbers.len() != definition.fields.len() {
+            return Err(Failure::internal("internal error: an ALTER does not say where each column comes from"));
+        }
+        // SAFETY: promised by the caller.
+        let schema = unsafe { altered_schema(handle.format(), &definition, request)? };
+        Ok(Alter {
+            engine: handle.engine().clone(),
+            table: handle.table().clone(),
+            schema: Arc::new(schema),
+            definition,
+            definition_id: request.definition_id.to_vec(),
+            auto_increment: request.auto_increment,
+            built: Vec::new(),
+        })
+    }
+
+    /// How many indexes have to be built.
+    pub fn builds(&self) -> usize {
+        self.new_indexes().count()
+    }
+
+    fn new_indexes(&self) -> impl Iterator<Item = (usize, IndexDef)> {
+        let old = self.table.schema();
+        let defs = self.schema.indexes.clone().into_iter().enumerate();
+        defs.filter(move |(_, def)| !old.indexes.iter().any(|was| was.id == def.id))
+    }
+
+    /// Builds the new indexes; `progress(done, total)` returns false to stop.
+    pub fn build(&mut self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Outcome<()> {
+        let total = self.table.stats().rows * self.builds() as u64;
+        let mut done = 0;
+        for (place, def) in self.new_indexes().collect::<Vec<_>>() {
+            let sort_keys = Arc::new(IndexSortKeys::new(self.definition.indexes[place].parts.clone()));
+            let mut step = |rows| {
+                done += rows;
+                progress(done.min(total), total)
+            };
+            let built = self.engine.build_index(&self.table, &self.schema, &def, sort_keys, &mut step);
+            self.built.push(built.map_err(|error| self.explain(error, place))?);
+        }
+        Ok(())
+    }
+
+    /// A value that occurs twice, in the server's words.
+    fn explain(&self, error: Error, place: usize) -> Failure {
+        let Error::Duplicate { row, .. } = &error else { return error.into() };
+        let format = RecordFormat::bind(&self.definition, Arc::new(RowLayout::new(self.schema.clone())));
+        let text = format.and_then(|format| {
+            let index = format.index(place)?;
+            Ok(format!("Duplicate entry '{}' for key '{}'", format.index_text(index, row), index.name))
+        });
+        text.map_or_else(|failure| failure, |text| Failure::Explained(abi::RRD_DUPLICATE, text))
+    }
+
+    /// Makes changes of several tables (the partitions of one) visible and durable, all or none.
+    pub fn commit(alters: Vec<Alter>) -> Outcome<()> {
+        let Some(engine) = alters.first().map(|alter| alter.engine.clone()) else { return Ok(()) };
+        let counters: Vec<_> = alters.iter().map(|a| (a.table.clone(), a.auto_increment)).collect();
+        let change = |alter: Alter| Alteration {
+            table: alter.table,
+            schema: Schema::clone(&alter.schema),
+            definition: alter.definition_id,
+            built: alter.built,
+        };
+        engine.alter_tables(&alters.into_iter().map(change).collect::<Vec<_>>())?;
+        for (table, next) in counters.iter().filter(|(_, next)| *next > 0) {
+            engine.set_auto_increment(table, *next)?;
+        }
+        Ok(())
+    }
+}
+
+fn needs_copy(reason: impl Into<String>) -> Failure {
+    Failure::Explained(abi::RRD_NEEDS_COPY, reason.into())
+}
+
+unsafe fn altered_schema(format: &RecordFormat, definition: &Definition, request: &Request<'_>) -> Outcome<Schema> {
+    let old = format.layout().schema();
+    let mut schema = definition.new_schema()?;
+    let mut next = old.next_column_id();
+    for (i, field) in definition.fields.iter().enumerate() {
+        let column = &mut schema.columns[i];
+        match format.plans().iter().find(|plan| plan.number == request.old_numbers[i]) {
+            Some(plan) => keep(column, &old.columns[usize::from(plan.column)], plan.codec(), field)?,
+            None if request.old_numbers[i] != u32::MAX => {
+                return Err(needs_copy(format!("column '{}' is stored from now on", field.name)));
+            }
+            None => {
+                column.id = next;
+                next += 1;
+                // SAFETY: promised by the caller.
+                column.initial = Some(unsafe { initial(field, request.record)? });
+            }
+        }
+    }
+    keep_key(format, definition, request, old, &mut schema)?;
+    keep_indexes(format, definition, request, &mut schema);
+    schema.next_column = next;
+    let id_of = |schema: &Schema| schema.auto_increment.map(|a| schema.columns[usize::from(a.column)].id);
+    if id_of(old) != id_of(&schema) {
+        return Err(needs_copy("the AUTO_INCREMENT column changes"));
+    }
+    check_instant(old, &schema).map_err(|error| match error {
+        Error::InvalidInput(reason) => needs_copy(reason),
+        error => error.into(),
+    })?;
+    Ok(schema)
+}
+
+/// A column that was there before.
+fn keep(column: &mut ColumnDef, was: &ColumnDef, codec: Codec, field: &Field) -> Outcome<()> {
+    let reason = match (codec, field.codec) {
+        _ if was.nullable && !column.nullable => Some("NULL is no longer allowed"),
+        (a, b) if a == b => None,
+        (Codec::Var { max: a, .. }, Codec::Var { max: b, .. }) if a <= b => None,
+        (Codec::Blob { length_bytes: a }, Codec::Blob { length_bytes: b }) if a <= b => None,
+        (Codec::Fixed { length: a, pad: p, .. }, Codec::Fixed { length: b, pad: q, .. }) if a <= b && p == q => None,
+        _ => Some("its type changes"),
+    };
+    column.id = was.id;
+    column.initial.clone_from(&was.initial);
+    reason.map_or(Ok(()), |why| Err(needs_copy(format!("column '{}': {why}", field.name))))
+}
+
+/// The clustering key must stay what it is; its hidden lanes, and the row number, keep their ids.
+fn keep_key(
+    format: &RecordFormat,
+    definition: &Definition,
+    request: &Request<'_>,
+    old: &Schema,
+    schema: &mut Schema,
+) -> Outcome<()> {
+    let changed = || needs_copy("the clustering key changes");
+    if old.key.len() != schema.key.len() || definition.key.len() != format.key().len() {
+        return Err(changed());
+    }
+    for (new, was) in definition.key.iter().zip(format.key()) {
+        let old_number = format.plans().get(was.field).map(|plan| plan.number);
+        if old_number != request.old_numbers.get(new.field).copied() || !is_sorted_alike(new, was) {
+            return Err(changed());
+        }
+    }
+    for (&at, &was) in schema.key.iter().zip(&old.key) {
+        let (column, was) = (&mut schema.columns[usize::from(at)], &old.columns[usize::from(was)]);
+        if column.hidden != was.hidden {
+            return Err(changed());
+        }
+        if column.hidden {
+            column.id = was.id;
+        }
+    }
+    Ok(())
+}
+
+/// Indexes whose entries stay the same keep their ids, whatever their names; the others get new ones and are built.
+fn keep_indexes(format: &RecordFormat, definition: &Definition, request: &Request<'_>, schema: &mut Schema) {
+    let old = format.layout().schema();
+    let mut left: Vec<&IndexFormat> = format.indexes().iter().collect();
+    let mut next = old.next_index_id();
+    let mut ids = Vec::new();
+    for (def, new) in schema.indexes.iter().zip(&definition.indexes) {
+        let is_same = |was: &IndexFormat| {
+            is_same_index((old, &old.indexes[was.number]), (schema, def))
+                && new.parts.iter().zip(&was.parts).all(|(a, b)| is_sorted_alike(a, b))
+                && new.parts.iter().zip(&was.parts).all(|(a, b)| {
+                    format.plans().get(b.field).map(|plan| plan.number) == request.old_numbers.get(a.field).copied()
+                })
+        };
+        let named = left.iter().position(|was| was.name == new.name && is_same(was));
+        ids.push(match named.or_else(|| left.iter().position(|was| is_same(was))) {
+            Some(at) => old.indexes[left.swap_remove(at).number].id,
+            None => {
+                next += 1;
+                next - 1
+            }
+        });
+    }
+    schema.indexes.iter_mut().zip(ids).for_each(|(def, id)| def.id = id);
+    schema.next_index = next;
+}
+
+fn is_sorted_alike(a: &KeyPart, b: &KeyPart) -> bool {
+    let order = match (a.order, b.order) {
+        (Order::Lane, Order::Lane) | (Order::Float, Order::Float) => true,
+        (
+            Order::Text { collation: a, max_chars: m, is_padded: p },
+            Order::Text { collation: b, max_chars: n, is_padded: q },
+        ) => std::ptr::eq(a.handle, b.handle) && m == n && p == q,
+        _ => false,
+    };
+    order && a.is_descending == b.is_descending
+}
+
+/// The value of a new column in the rows that are there.
+unsafe fn initial(field: &Field, record: &[u8]) -> Outcome<Initial> {
+    let (at, null_at) = (field.raw.offset as usize, field.raw.null_offset as usize);
+    if record.len() < at + field.codec.record_bytes() || record.len() <= null_at {
+        return Err(Failure::internal("internal error: a field lies outside its record"));
+    }
+    if field.raw.null_mask != 0 && record[null_at] & field.raw.null_mask != 0 {
+        return Ok(Initial::Null);
+    }
+    // SAFETY: promised by the caller.
+    Ok(match unsafe { field.codec.read(&record[at..]) } {
+        Value::Int(bits) | Value::F64(bits) => Initial::Bits(bits),
+        Value::F32(bits) => Initial::Bits(u64::from(bits)),
+        Value::Bytes(bytes) => Initial::Bytes(bytes.to_vec()),
+    })
+}

@@ -1,0 +1,210 @@
+//! Changes of a table's schema that leave its segments as they are.
+//!
+//! Segments name columns by id, so a column that was added is one that older segments lack (they read as its initial
+//! value), a dropped one is passed over, and names, order and options are the schema's alone. What is not in segments is
+//! in the old layout: the table is flushed first, and the edit that brings the new schema says that everything up
+//! to it is in segments, so that replay never meets a record of the old one. Merges write the newest schema.
+//!
+//! The caller sees to it that nobody writes to the table (the server's metadata lock does). Flushes and merges, which run
+//! on their own, are kept out by the maintenance lock.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::commit::TableWrites;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::index::entry_table_name;
+use crate::index_build::BuiltIndex;
+use crate::manifest::edit::Edit;
+use crate::memtable::Memtable;
+use crate::row::RowLayout;
+use crate::schema::{ColumnDef, IndexColumn, IndexDef, Schema};
+use crate::table::Table;
+
+/// Name of the manifest property with the server's id of the table's definition.
+pub(crate) const DEFINITION_PROPERTY: &str = "definition";
+
+/// The new schema of one table.
+pub struct Alteration {
+    /// The table.
+    pub table: Arc<Table>,
+    /// What it becomes; its version is set by the store.
+    pub schema: Schema,
+    /// The server's id of the new definition; see [`Engine::definition_id`].
+    pub definition: Vec<u8>,
+    /// The indexes of `schema` that the table did not have.
+    pub built: Vec<BuiltIndex>,
+}
+
+impl Alteration {
+    /// Entry tables of the indexes that go.
+    fn dropped(&self) -> Vec<Arc<Table>> {
+        let stays = |id: u32| self.schema.indexes.iter().any(|def| def.id == id);
+        self.table.indexes().iter().filter(|i| !stays(i.def.id)).map(|i| i.table.clone()).collect()
+    }
+
+    fn check(&self) -> Result<()> {
+        let old = self.table.schema();
+        check_instant(&old, &self.schema)?;
+        let is_there = |id| old.indexes.iter().any(|d| d.id == id) || self.built.iter().any(|b| b.def.id == id);
+        match self.schema.indexes.iter().all(|def| is_there(def.id)) {
+            true => Ok(()),
+            false => Err(Error::InvalidInput("a new index was not built".into())),
+        }
+    }
+
+    /// The edits, the new schema among them.
+    fn edits(&self, flushed_seq: u64) -> Result<(Vec<Edit>, Arc<Schema>)> {
+        let table = self.table.id;
+        let old = self.table.schema();
+        let mut schema = self.schema.clone();
+        schema.version = old.version + 1;
+        schema.next_column = schema.next_column_id().max(old.next_column_id());
+        schema.next_index = schema.next_index_id().max(old.next_index_id());
+        schema.validate()?;
+        let schema = Arc::new(schema);
+        let mut edits = vec![Edit::Flushed { table, seq: flushed_seq }];
+        edits.extend(self.table.counter_edits());
+        edits.extend(self.dropped().iter().map(|t| Edit::DropTable { table: t.id }));
+        edits.extend(self.built.iter().map(|b| Edit::RenameTable { table: b.table.id, name: self.name_of(b) }));
+        edits.push(Edit::SetSchema { table, schema: schema.clone() });
+        edits.push(Edit::SetProperty { table, name: DEFINITION_PROPERTY.into(), value: self.definition.clone() });
+        Ok((edits, schema))
+    }
+
+    fn name_of(&self, built: &BuiltIndex) -> String {
+        entry_table_name(&self.table.name(), built.def.id)
+    }
+}
+
+impl Engine {
+    /// Gives tables new schemas, all of them or none, durably. [`check_instant`] must hold for each.
+    pub fn alter_tables(&self, changes: &[Alteration]) -> Result<()> {
+        self.check_writable()?;
+        changes.iter().try_for_each(Alteration::check)?;
+        let mut alone: Vec<Arc<Table>> = changes.iter().flat_map(Alteration::dropped).collect();
+        alone.extend(changes.iter().map(|change| change.table.clone()));
+        alone.sort_by_key(|table| table.id);
+        let _alone: Vec<_> = alone.iter().map(|table| table.maintenance.lock()).collect();
+        loop {
+            for change in changes {
+                self.freeze(&change.table);
+                self.flush_all_frozen(&change.table)?;
+            }
+            if self.set_schemas(changes)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The second half: false if a commit came between the flush and it.
+    fn set_schemas(&self, changes: &[Alteration]) -> Result<bool> {
+        let _turn = self.apply_turn.lock();
+        // Held over the manifest's sync: a commit that is logged now would be in a layout that is about to change.
+        let queue = self.commit_queue.lock();
+        for change in changes {
+            let is_of = |tables: &[TableWrites]| tables.iter().any(|t| Arc::ptr_eq(&t.table, &change.table));
+            if queue.prepared.iter().any(|p| is_of(&p.tables)) {
+                let name = change.table.name();
+                let what =
+                    format!("table '{name}' has rows of a prepared transaction: XA COMMIT or XA ROLLBACK it first");
+                return Err(Error::InvalidInput(what));
+            }
+            let has_rows = change.table.version().memtables().any(|m| !m.is_empty());
+            if has_rows || queue.pending.iter().any(|p| is_of(&p.tables)) {
+                return Ok(false);
+            }
+        }
+        let flushed_seq = self.visible_seq.load(Ordering::Acquire);
+        let (mut edits, mut schemas) = (Vec::new(), Vec::new());
+        for change in changes {
+            let (of_table, schema) = change.edits(flushed_seq)?;
+            edits.extend(of_table);
+            schemas.push(schema);
+        }
+        self.commit_manifest(&edits)?;
+        for (change, schema) in changes.iter().zip(schemas) {
+            self.install_schema(change, schema, flushed_seq);
+        }
+        Ok(true)
+    }
+
+    fn install_schema(&self, change: &Alteration, schema: Arc<Schema>, flushed_seq: u64) {
+        let table = &change.table;
+        change.dropped().iter().for_each(|entries| self.forget(entries));
+        table.flushed_seq.store(flushed_seq, Ordering::Release);
+        let layout = Arc::new(RowLayout::new(schema));
+        *table.layout.write() = layout.clone();
+        table.install(|version| version.active = Arc::new(Memtable::new(layout)));
+        table.definition.write().clone_from(&change.definition);
+        let mut tables = self.tables.write();
+        for built in &change.built {
+            tables.rename(&built.table, change.name_of(built));
+            self.begin_again(&built.table);
+        }
+        tables.link_indexes(table.id);
+    }
+
+    /// The server's id of the definition that a table was altered to last; empty if it never was. After a crash it
+    /// says whether an ALTER TABLE was done.
+    pub fn definition_id(&self, name: &str) -> Result<Vec<u8>> {
+        Ok(self.table(name)?.definition.read().clone())
+    }
+}
+
+/// Whether rows that were stored under `old` can be read under `new` as they are.
+pub fn check_instant(old: &Schema, new: &Schema) -> Result<()> {
+    let refuse = |what: &str| Err(Error::InvalidInput(format!("not an instant change: {what}")));
+    let before = |id: u32| old.columns.iter().find(|c| c.id == id);
+    let mut ids = BTreeSet::new();
+    for column in &new.columns {
+        if !ids.insert(column.id) {
+            return refuse("two columns have one id");
+        }
+        match before(column.id) {
+            Some(was) if !is_same_lane(was, column) => return refuse("a column changes how it is held"),
+            Some(_) => {}
+            None if column.id < old.next_column_id() => return refuse("a column id is used again"),
+            None if column.initial.is_none() || column.hidden => return refuse("a new column lacks its initial value"),
+            None => {}
+        }
+    }
+    let id_of = |schema: &Schema, position: u16| schema.columns.get(usize::from(position)).map(|c| c.id);
+    let ids_of = |schema: &Schema, list: &[u16]| list.iter().map(|&p| id_of(schema, p)).collect::<Vec<_>>();
+    if ids_of(old, &old.key) != ids_of(new, &new.key) {
+        return refuse("the clustering key differs");
+    }
+    if old.time.map(|t| id_of(old, t.column)) != new.time.map(|t| id_of(new, t.column)) {
+        return refuse("the time column differs");
+    }
+    if old.row_number.map(|r| id_of(old, r)) != new.row_number.map(|r| id_of(new, r)) || old.index_of != new.index_of {
+        return refuse("the row number differs");
+    }
+    for index in &new.indexes {
+        let is_same = |was: &IndexDef| is_same_index((old, was), (new, index));
+        match old.indexes.iter().find(|was| was.id == index.id) {
+            Some(was) if !is_same(was) => return refuse("an index differs"),
+            None if index.id < old.next_index_id() => return refuse("an index id is used again"),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether the entries of an index are the same under two schemas.
+pub fn is_same_index(was: (&Schema, &IndexDef), is: (&Schema, &IndexDef)) -> bool {
+    let parts = |(schema, def): (&Schema, &IndexDef)| -> Vec<_> {
+        let part = |c: &IndexColumn| {
+            let column = schema.columns.get(usize::from(c.column));
+            (column.map(|c| (c.id, c.lane, c.nullable)), c.sort_lane, c.nulls_last)
+        };
+        def.columns.iter().map(part).collect()
+    };
+    was.1.unique == is.1.unique && parts(was) == parts(is)
+}
+
+fn is_same_lane(was: &ColumnDef, is: &ColumnDef) -> bool {
+    was.lane == is.lane && was.hidden == is.hidden && was.initial == is.initial && (is.nullable || !was.nullable)
+}
