@@ -243,11 +243,10 @@ impl Txn {
         self.tables[t].layout.push_key(row, &mut key);
         if self.tables[t].bulk.is_some() {
             let is_new = self.is_certainly_new(t, &key, row)?;
-            if is_new || mode == OnDuplicate::Fail {
+            if is_new || self.may_check_late(t, mode) {
                 return self.insert_bulk(t, row, is_new, mode);
             }
-            // The answer is wanted now: from here on the statement goes row by row.
-            self.end_bulk(table)?;
+            self.leave_bulk(t, row, mode)?;
         }
         let expects_absent = self.claim(t, &key, row, mode)?;
         let entries = self.claim_entries(t, None, row, mode)?;
