@@ -671,7 +671,7 @@ int32_t rrd_auto_increment_take(const struct RrdTable *table,
                                 uint64_t offset,
                                 uint64_t step,
                                 uint64_t count,
-                                uint64_t *out,
+                                uint64_t *value,
                                 struct RrdError *error);
 
 // Sets the next AUTO_INCREMENT value; it never goes below an existing one.
