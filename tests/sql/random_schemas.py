@@ -194,9 +194,9 @@ def pairs():
 def computed():
     ident = Auto("id", 32767)
     a = Column("a", integers(-20, 20), ("a + 1", "id"))
-    s = Column("s", texts, ("CONCAT(s, 'y')",))
+    s = Column("s", texts, ("CONCAT(s, 'y')",), ordered=False)
     twice = Column("twice", integers(-40, 40))
-    short = Column("short", lambda rng: quoted(rng.choice(["", "a", "b", "A", "10"])))
+    short = Column("short", texts, ordered=False)
     return Schema(
         "computed",
         "id SMALLINT AUTO_INCREMENT, a INT, s VARCHAR(16) CHARACTER SET utf8mb4, twice INT AS (a * 2) STORED, "

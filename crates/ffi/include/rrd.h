@@ -662,8 +662,8 @@ int32_t rrd_table_rows_between(struct RrdTable *table,
                                uint64_t *out,
                                struct RrdError *error);
 
-// Takes `count` AUTO_INCREMENT values of the series `offset`, `offset + step`, ...: `out` is the first of them, or 0
-// when the values are used up.
+// Takes `count` AUTO_INCREMENT values of the series `offset`, `offset + step`, ..., none below `value`: that becomes the
+// first of them, or 0 when the values are used up.
 //
 // # Safety
 // Pointers are null or valid.
