@@ -196,7 +196,8 @@ def computed():
     a = Column("a", integers(-20, 20), ("a + 1", "id"))
     s = Column("s", texts, ("CONCAT(s, 'y')",), ordered=False)
     twice = Column("twice", integers(-40, 40))
-    short = Column("short", texts, ordered=False)
+    # Not longer than the column: a range of a longer constant is one of the server's guesses, good or bad by the plan.
+    short = Column("short", lambda rng: quoted(rng.choice(["", "a", "A", "b", "10", "\u00e4", "z "])), ordered=False)
     return Schema(
         "computed",
         "id SMALLINT AUTO_INCREMENT, a INT, s VARCHAR(16) CHARACTER SET utf8mb4, twice INT AS (a * 2) STORED, "
