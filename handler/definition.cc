@@ -96,7 +96,7 @@ bool rrd_is_read_from_index(const KEY_PART_INFO *part)
 {
   const Layout layout= layout_of(part->field);
   return layout.known && (layout.kind == RRD_KIND_INTEGER || layout.kind == RRD_KIND_BIG_ENDIAN) &&
-    !part->null_bit && !(part->key_part_flag & (HA_PART_KEY_SEG | HA_REVERSE_SORT));
+    !(part->key_part_flag & (HA_PART_KEY_SEG | HA_REVERSE_SORT));
 }
 
 Rrd_definition::Rrd_definition(const TABLE *table, ulonglong max_rows)

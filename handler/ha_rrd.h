@@ -69,6 +69,7 @@ public:
 
   /* Figures and upkeep: ha_rrd_info.cc. */
   int info(uint what) override;
+  void update_create_info(HA_CREATE_INFO *create_info) override;
   double scan_time() override;
   double read_time(uint index, uint ranges, ha_rows rows) override;
   double keyread_time(uint index, uint ranges, ha_rows rows) override;
@@ -128,6 +129,7 @@ private:
   int duplicate(int status, uchar *record, bool is_found_late);
   RrdInsert insert_mode() const;
   int begin_alter(TABLE *altered, const Alter_inplace_info *info, RrdAlter **alter, bool *builds_indexes);
+  void use_up_auto_increment();
   int choose_columns();
   int open_scan(uint index= MAX_KEY);
   int seek(RrdSeek where, const uchar *key= nullptr, uint bytes= 0);

@@ -26,12 +26,21 @@ static int refuse_unsupported(const TABLE *form)
   return 0;
 }
 
+/* As the server itself does where it has no symbolic links: the table works, its files lie with all the others. */
+static void warn_ignored(const char *option)
+{
+  push_warning_printf(current_thd, Sql_condition::WARN_LEVEL_WARN, WARN_OPTION_IGNORED,
+                      ER_THD(current_thd, WARN_OPTION_IGNORED), option);
+}
+
 int ha_rrd::create(const char *name, TABLE *form, HA_CREATE_INFO *info)
 {
   if (int refused= refuse_unsupported(form))
     return refused;
-  if (info->data_file_name || info->index_file_name)
-    return refuse("DATA DIRECTORY and INDEX DIRECTORY are not supported");
+  if (info->data_file_name)
+    warn_ignored("DATA DIRECTORY");
+  if (info->index_file_name)
+    warn_ignored("INDEX DIRECTORY");
   const Rrd_definition definition(form, info->max_rows);
   if (const Field *field= definition.refused())
     return refuse(("the type of column '" + std::string(field->field_name.str) + "' is not supported").c_str());

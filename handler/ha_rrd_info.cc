@@ -75,17 +75,29 @@ int ha_rrd::info(uint what)
   return 0;
 }
 
+/* The next value of AUTO_INCREMENT belongs to a table's definition: SHOW CREATE TABLE shows it, ALTER TABLE keeps it. */
+void ha_rrd::update_create_info(HA_CREATE_INFO *create_info)
+{
+  if (create_info->used_fields & HA_CREATE_USED_AUTO)
+    return;
+  create_info->auto_increment_value= table->found_next_number_field && !info(HA_STATUS_AUTO) ? stats.auto_increment_value : 0;
+}
+
 double ha_rrd::scan_time() { return double(stats.data_file_length) / block_bytes + 2; }
 
-double ha_rrd::read_time(uint, uint ranges, ha_rows rows)
+/* A range of the clustering key is a part of a scan; behind a secondary key each row is looked up. */
+double ha_rrd::read_time(uint index, uint ranges, ha_rows rows)
+{
+  return index == table_share->primary_key ? keyread_time(index, ranges, rows) : handler::read_time(index, ranges, rows);
+}
+
+double ha_rrd::keyread_time(uint, uint ranges, ha_rows rows)
 {
   if (rows <= 2)
     return double(rows);
   const double share= double(rows) / double(MY_MAX(stats.records, rows));
   return ranges + share * scan_time();
 }
-
-double ha_rrd::keyread_time(uint index, uint ranges, ha_rows rows) { return read_time(index, ranges, rows); }
 
 ha_rows ha_rrd::records_in_range(uint index, const key_range *low, const key_range *high, page_range *)
 {

@@ -109,20 +109,31 @@ void ha_rrd::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong
     handler::get_auto_increment(offset, increment, wanted, first, reserved);
     return;
   }
-  /* After values of its own the statement asks again: no more than it did at first, so that few are skipped. */
-  if (m_counted)
-    wanted= MY_MIN(wanted, m_counted);
-  else
-    m_counted= wanted;
-  uint64_t value= 0;
-  if (rrd_auto_increment_take(store(), offset, increment, wanted, &value, &m_error) != RRD_OK || !value)
+  /* After values of its own a statement asks again: for the rows that are left, behind its own values, as in InnoDB. */
+  if (!m_counted)
+    m_counted= MY_MAX(wanted, 1ULL);
+  uint64_t value= *first;
+  if (rrd_auto_increment_take(store(), offset, increment, m_counted, &value, &m_error) != RRD_OK || !value)
   {
     *first= ULONGLONG_MAX;
     *reserved= 0;
     return;
   }
   *first= value;
-  *reserved= wanted;
+  *reserved= m_counted;
+}
+
+/* A row that INSERT .. SELECT or LOAD DATA leaves out as a duplicate uses up the value that it has, as in InnoDB. */
+void ha_rrd::use_up_auto_increment()
+{
+  const enum_sql_command command= ha_thd()->lex->sql_command;
+  if (command != SQLCOM_INSERT_SELECT && (command != SQLCOM_LOAD || !m_ignores_duplicates))
+    return;
+  const longlong used= table->next_number_field->val_int();
+  const bool counts= used > 0 || table->next_number_field->flags & UNSIGNED_FLAG;
+  uint64_t value= (ulonglong) used + 1;
+  if (counts && value)
+    (void) rrd_auto_increment_take(store(), 1, 1, 0, &value, &m_error);
 }
 
 int ha_rrd::reset_auto_increment(ulonglong value)
@@ -132,18 +143,22 @@ int ha_rrd::reset_auto_increment(ulonglong value)
 
 int ha_rrd::write_row(const uchar *record)
 {
-  if (table->next_number_field && record == table->record[0])
+  const bool is_counted= table->next_number_field && record == table->record[0];
+  if (is_counted)
     if (int failed= update_auto_increment())
       return failed;
-  if (m_counted)
+  if (is_counted && m_counted)
     m_counted--;
   const RrdInsert mode= insert_mode();
   int status= rrd_row_insert(store(), session(), record, mode, &m_error);
   if (likely(status == RRD_OK))
     return 0;
-  if (status == RRD_DUPLICATE)
-    return duplicate(status, const_cast<uchar *>(record), m_is_bulk && mode == RRD_INSERT_FAIL);
-  return result(status);
+  if (status != RRD_DUPLICATE)
+    return result(status);
+  const int failed= duplicate(status, const_cast<uchar *>(record), m_is_bulk && mode == RRD_INSERT_FAIL);
+  if (is_counted && !table_share->next_number_keypart)
+    use_up_auto_increment();
+  return failed;
 }
 
 /*

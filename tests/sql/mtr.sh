@@ -8,7 +8,9 @@
 # InnoDB: with --record it (re)makes the results of rrd_like_innodb.
 #
 # mysql-test-run wants everything under its own folder, which is not ours to write to. So it runs in a folder of
-# symbolic links to the installed one, with our two suites added; all that it writes lands in build/test/mtr.
+# symbolic links to the installed one, with our two suites and the overlays of ../engine_suites added; all that it
+# writes lands in build/test/mtr, or the folder beside it that RRD_MTR_HOME names. RRD_MTR_VAR may put the servers' files
+# elsewhere, as in memory.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
@@ -20,21 +22,21 @@ case ${1:-} in
 --engine=*) engine=${1#--engine=}; shift ;;
 esac
 
-home=$root/build/test/mtr
+home=$root/build/test/${RRD_MTR_HOME:-mtr}
 links=$home/links
-var=$home/var-$engine
+var=${RRD_MTR_VAR:-$home/var-$engine}
 
+# Every file a link, but the folders our own, since what a failed test gave is written beside its result.
 make_links() {
     local entry
     rm -rf "$links"
-    mkdir -p "$links/mysql-test/suite"
+    mkdir -p "$links"
     for entry in bin sbin lib share; do
         ln -s "/usr/$entry" "$links/$entry"
     done
-    for entry in "$RRD_MTR"/*; do
-        [ "$(basename "$entry")" = suite ] || ln -s "$entry" "$links/mysql-test/"
-    done
-    for entry in "$RRD_MTR"/suite/* "$root"/tests/sql/suite/*; do
+    cp -rs "$RRD_MTR" "$links/mysql-test"
+    ln -s "$root/tests/engine_suites/overlay" "$links/mysql-test/plugin/rrd"
+    for entry in "$root"/tests/sql/suite/*; do
         ln -s "$entry" "$links/mysql-test/suite/"
     done
 }

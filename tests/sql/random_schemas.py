@@ -1,4 +1,4 @@
-"""The tables of random_sql.py and the statements that it makes up for them."""
+"""The tables of random_sql.py, and values for their columns."""
 
 SESSION = "SET time_zone = '+02:00', sql_mode = DEFAULT, timestamp = 1700000000"
 
@@ -37,18 +37,48 @@ class Column:
 
 
 class Schema:
-    """A table: how to create it, its key, its other columns, and an order that leaves no doubt."""
+    """A table: how to create it, its columns by the part they play, and an order that leaves no doubt.
 
-    def __init__(self, name, create, key, others, order=None):
+    `key` are the columns of the clustering key, `unique` those of other unique keys, `others` the rest. A change of one
+    of the first two may fail for one order of the rows and not for another, so that it is made in a certain order only.
+    `indexes` are the secondary keys that conditions use, by name, and `auto` is the AUTO_INCREMENT column.
+    """
+
+    def __init__(self, name, create, key, others, order=None, unique=(), indexes=None, auto=None):
         self.name = name
         self.create = f"CREATE TABLE {name} ({create})"
         self.key = key
         self.others = others
-        self.columns = key + others
+        self.unique = list(unique)
+        self.columns = key + self.unique + others
+        self.indexes = indexes or {}
+        self.auto = auto
         # With the table's name, since a selected literal 'a' would be a column called a.
         self.order = order or ", ".join(f"{name}.{column.name}" for column in key)
         self.reverse = ", ".join(f"{part} DESC" for part in self.order.split(", "))
         self.list = ", ".join(column.name for column in self.columns)
+
+
+class Auto(Column):
+    """An AUTO_INCREMENT column: mostly left to the engine, and known to be about as large as the newest id told."""
+
+    def __init__(self, name, most):
+        super().__init__(name, self.draw, changes=(f"{name} + 1", f"{name} + 100"), nullable=False)
+        self.newest = 1
+        self.most = most
+
+    def told(self, insert_id):
+        if insert_id and insert_id < self.most:
+            self.newest = insert_id
+
+    def draw(self, rng):
+        return str(rng.randint(max(self.newest - 30, 1), min(self.newest + 5, self.most)))
+
+    def value(self, rng):
+        draw = rng.random()
+        if draw < 0.75:
+            return rng.choice(["NULL", "NULL", "DEFAULT", "0"])
+        return "-3" if draw < 0.76 else self.draw(rng)
 
 
 def integers(low, high, odd=()):
@@ -82,6 +112,102 @@ def blobs(rng):
     if draw < 0.5:
         return "x'" + bytes(rng.randrange(256) for _ in range(rng.randint(0, 12))).hex() + "'"
     return quoted("text" * rng.randint(0, 30))
+
+
+def instants(rng):
+    """Moments on both sides of where Berlin's clocks change, in the hour that is not and in the one that is twice."""
+    day = rng.choice(["2024-03-31", "2024-10-27", "2024-03-30"])
+    clock = f"{rng.choice([0, 1, 1, 2, 2, 3])}:{rng.choice(['00:00', '30:00', '59:59'])}"
+    if rng.random() < 0.3:
+        return f"FROM_UNIXTIME({rng.choice([1711846800, 1729987200, 1729990800]) + rng.randint(-2, 2) * 900}.{rng.choice(['0', '25', '999999'])})"
+    return f"'{day} 0{clock}{rng.choice(['', '.5', '.000001', '.999'])}'"
+
+
+def tickets():
+    ident = Auto("id", 4_294_967_295)
+    code = Column("code", texts, ("CONCAT(code, 'x')", "UPPER(code)"), nullable=False)
+    slot = Column("slot", integers(0, 20), ("slot + 1", "-slot"))
+    kind = Column("kind", lambda rng: quoted(rng.choice(["on", "off"])), ("'off'",))
+    v = Column("v", integers(-9, 9), ("v + 1", "id", "slot"))
+    return Schema(
+        "tickets",
+        "id INT UNSIGNED AUTO_INCREMENT, code VARCHAR(14) CHARACTER SET utf8mb4 COLLATE utf8mb4_unicode_ci NOT NULL, slot INT, "
+        "kind ENUM('on','off') DEFAULT 'on', v INT, seen TIMESTAMP(3) NULL DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3), "
+        "PRIMARY KEY (id), UNIQUE KEY by_code (code), UNIQUE KEY by_slot (slot, kind), KEY by_v (v DESC, code(2))",
+        [ident],
+        [v],
+        unique=[code, slot, kind],
+        indexes={"by_code": [code], "by_slot": [slot, kind], "by_v": [v, code]},
+        auto=ident,
+    )
+
+
+def lines():
+    ticket = Column("ticket", integers(1, 60), nullable=False)
+    number = Column("number", integers(-3, 6, (40000,)), nullable=False)
+    note = Column("note", texts, ("CONCAT(note, number)",))
+    amount = Column("amount", decimals, ("amount + 1", "ticket"))
+    return Schema(
+        "lines_",
+        "ticket INT UNSIGNED, number SMALLINT, note VARCHAR(16) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci, amount DECIMAL(9,2), body TEXT, "
+        "PRIMARY KEY (ticket, number), UNIQUE KEY by_note (note), KEY by_amount (amount, note DESC), KEY by_body (body(3))",
+        [ticket, number],
+        [amount, Column("body", lambda rng: quoted(rng.choice(["", "abc", "abd", "AB", "b "]) * rng.randint(1, 2)), ("CONCAT(body, 'x')",))],
+        unique=[note],
+        indexes={"by_note": [note], "by_amount": [amount, note]},
+    )
+
+
+def labels():
+    name = Column("name", lambda rng: quoted(rng.choice(["x", "X", "y ", "yy", "", "\u00e4", "a\t"])), ordered=False, nullable=False)
+    at = Column("at", instants, ("at + INTERVAL 1 HOUR", "at - INTERVAL 15 MINUTE"), nullable=False)
+    tag = Column("tag", lambda rng: quoted(rng.choice(["t", "T ", "u"]) + str(rng.randint(0, 99))), ("CONCAT(tag, 'z')",), ordered=False)
+    size = Column("size", integers(-100, 100, (128,)), ("size + 1",))
+    born = Column("born", instants, ("born + INTERVAL 30 MINUTE", "at"), nullable=False)
+    return Schema(
+        "labels",
+        "name CHAR(6) CHARACTER SET latin1, at TIMESTAMP(6) NOT NULL DEFAULT '2024-01-01', tag CHAR(8) CHARACTER SET latin1 COLLATE latin1_german1_ci, "
+        "size TINYINT, born TIMESTAMP(3) NOT NULL DEFAULT '2024-01-01', "
+        "PRIMARY KEY (name, at), UNIQUE KEY by_tag (tag), KEY by_size (size, name DESC), KEY by_birth (born)",
+        [name, at],
+        [size, born],
+        unique=[tag],
+        indexes={"by_tag": [tag], "by_size": [size, name], "by_birth": [born]},
+    )
+
+
+def pairs():
+    a = Column("a", integers(0, 12), ("a + 1", "-a"))
+    b = Column("b", lambda rng: quoted(rng.choice("pqr") + rng.choice(["", " ", "x"])), ("UPPER(b)",), ordered=False)
+    c = Column("c", doubles, ("c + 1", "-c"))
+    return Schema(
+        "pairs",
+        "a INT, b VARCHAR(6) CHARACTER SET latin1, c DOUBLE, d DATE, UNIQUE KEY by_both (a, b), KEY by_c (c), KEY by_d (d DESC)",
+        [],
+        [c, Column("d", days, ("d + INTERVAL 1 DAY",))],
+        order="pairs.a, HEX(pairs.b), pairs.c, pairs.d",
+        unique=[a, b],
+        indexes={"by_both": [a, b], "by_c": [c]},
+    )
+
+
+def computed():
+    ident = Auto("id", 32767)
+    a = Column("a", integers(-20, 20), ("a + 1", "id"))
+    s = Column("s", texts, ("CONCAT(s, 'y')",), ordered=False)
+    twice = Column("twice", integers(-40, 40))
+    # Not longer than the column: a range of a longer constant is one of the server's guesses, good or bad by the plan.
+    short = Column("short", lambda rng: quoted(rng.choice(["", "a", "A", "b", "10", "\u00e4", "z "])), ordered=False)
+    return Schema(
+        "computed",
+        "id SMALLINT AUTO_INCREMENT, a INT, s VARCHAR(16) CHARACTER SET utf8mb4, twice INT AS (a * 2) STORED, "
+        "short VARCHAR(2) CHARACTER SET utf8mb4 AS (LEFT(s, 2)) VIRTUAL, day DATE, "
+        "PRIMARY KEY (day, id), KEY (id), KEY by_twice (twice), KEY by_short (short, a)",
+        [Column("day", days, nullable=False), ident],
+        [a, s],
+        indexes={"by_twice": [twice], "by_short": [short, a], "id": [ident]},
+        auto=ident,
+    )
 
 
 SCHEMAS = [
@@ -162,203 +288,9 @@ SCHEMAS = [
             Column("ip", lambda rng: quoted(rng.choice(["::", "::1", "2001:db8::5", "bad"] if rng.random() < 0.1 else ["::", "::1"])), ordered=False),
         ],
     ),
+    tickets(),
+    lines(),
+    labels(),
+    pairs(),
+    computed(),
 ]
-
-# The whole of one table is compared once in so many statements.
-CHECK_EVERY = 60
-
-
-class Generator:
-    """Makes up statements; knows which transactions and savepoints are open."""
-
-    def __init__(self, rng):
-        self.rng = rng
-        self.in_transaction = False
-        self.savepoints = []
-        self.observer_reads = False
-        self.count = 0
-        self.forms = [
-            (18, self.insert),
-            (8, self.insert_ignore),
-            (4, self.insert_select),
-            (10, self.replace),
-            (2, self.replace_select),
-            (14, self.on_duplicate),
-            (10, self.update),
-            (5, self.update_key),
-            (9, self.delete),
-            (16, self.select),
-            (10, self.transaction),
-            (4, self.observe),
-            (1, self.rare),
-        ]
-        self.weights = [weight for weight, _ in self.forms]
-
-    def next(self):
-        """The next statement or two, each with the name of the session that runs it."""
-        self.count += 1
-        schema = self.rng.choice(SCHEMAS)
-        if self.count % CHECK_EVERY == 0:
-            return [("writer", f"SELECT * FROM {schema.name} ORDER BY {schema.order}")]
-        (form,) = self.rng.choices([form for _, form in self.forms], self.weights)
-        found = form(schema)
-        return found if isinstance(found, list) else [("writer", found)]
-
-    def end_transactions(self):
-        self.in_transaction, self.observer_reads, self.savepoints = False, False, []
-        return [("writer", "COMMIT"), ("observer", "COMMIT")]
-
-    # -- writing -----------------------------------------------------------------------------
-
-    def rows(self, schema, most=8):
-        number = 1 if self.rng.random() < 0.5 else self.rng.randint(2, most)
-        return ", ".join("(" + ", ".join(column.value(self.rng) for column in schema.columns) + ")" for _ in range(number))
-
-    def insert(self, schema):
-        most = 40 if self.rng.random() < 0.05 else 8
-        return f"INSERT INTO {schema.name} ({schema.list}) VALUES {self.rows(schema, most)}"
-
-    def insert_ignore(self, schema):
-        return f"INSERT IGNORE INTO {schema.name} ({schema.list}) VALUES {self.rows(schema)}"
-
-    def selected(self, schema):
-        """SELECT ... of the table's own rows, some columns changed, in an order that leaves no doubt."""
-        fields = ", ".join(column.change(self.rng) if self.rng.random() < 0.4 else column.name for column in schema.columns)
-        fields = fields.replace("DEFAULT", "NULL")
-        return f"SELECT {fields} FROM {schema.name} WHERE {self.where(schema)} ORDER BY {schema.order} LIMIT {self.rng.randint(1, 9)}"
-
-    def insert_select(self, schema):
-        ignore = self.rng.choice(["", "IGNORE "])
-        return f"INSERT {ignore}INTO {schema.name} ({schema.list}) {self.selected(schema)}"
-
-    def replace_select(self, schema):
-        return f"REPLACE INTO {schema.name} ({schema.list}) {self.selected(schema)}"
-
-    def replace(self, schema):
-        return f"REPLACE INTO {schema.name} ({schema.list}) VALUES {self.rows(schema)}"
-
-    def on_duplicate(self, schema):
-        ignore = "IGNORE " if self.rng.random() < 0.1 else ""
-        columns = self.rng.sample(schema.others, self.rng.randint(1, len(schema.others)))
-        if schema.key and self.rng.random() < 0.05:
-            columns = [self.rng.choice(schema.key)]
-        sets = ", ".join(
-            f"{column.name} = " + (f"VALUES({column.name})" if self.rng.random() < 0.4 else column.change(self.rng)) for column in columns
-        )
-        return f"INSERT {ignore}INTO {schema.name} ({schema.list}) VALUES {self.rows(schema)} ON DUPLICATE KEY UPDATE {sets}"
-
-    def update(self, schema):
-        columns = self.rng.sample(schema.others, self.rng.randint(1, len(schema.others)))
-        sets = ", ".join(f"{column.name} = {column.change(self.rng)}" for column in columns)
-        return f"UPDATE {self.ignore()}{schema.name} SET {sets} WHERE {self.where(schema)}{self.limit(schema)}"
-
-    def update_key(self, schema):
-        if not schema.key:
-            return self.update(schema)
-        column = self.rng.choice(schema.key)
-        order = self.rng.choice([schema.order, schema.reverse])
-        return (
-            f"UPDATE {self.ignore()}{schema.name} SET {column.name} = {column.change(self.rng)} WHERE {self.where(schema)} "
-            f"ORDER BY {order} LIMIT {self.rng.randint(1, 5)}"
-        )
-
-    def delete(self, schema):
-        return f"DELETE FROM {schema.name} WHERE {self.where(schema)}{self.limit(schema)}"
-
-    def ignore(self):
-        return "IGNORE " if self.rng.random() < 0.15 else ""
-
-    def limit(self, schema):
-        if self.rng.random() < 0.7:
-            return ""
-        return f" ORDER BY {self.rng.choice([schema.order, schema.reverse])} LIMIT {self.rng.randint(0, 6)}"
-
-    # -- reading -----------------------------------------------------------------------------
-
-    def where(self, schema):
-        """Conditions: mostly on a prefix of the key, sometimes on another column."""
-        parts = []
-        if schema.key and self.rng.random() < 0.85:
-            depth = self.rng.randint(1, len(schema.key))
-            parts += [f"{column.name} = {column.plain(self.rng)}" for column in schema.key[: depth - 1]]
-            parts.append(self.condition(schema.key[depth - 1]))
-        if not parts or self.rng.random() < 0.2:
-            parts.append(self.condition(self.rng.choice(schema.others)))
-        return self.rng.choice([" AND ", " AND ", " OR "]).join(parts)
-
-    def condition(self, column):
-        draw = self.rng.random()
-        name, value, other = column.name, column.plain(self.rng), column.plain(self.rng)
-        if draw < 0.45:
-            return f"{name} = {value}"
-        if draw < 0.6:
-            return f"{name} BETWEEN {value} AND {other}"
-        if draw < 0.7:
-            return f"{name} IN ({value}, {other}, {column.plain(self.rng)})"
-        if draw < 0.75 and column.nullable:
-            return f"{name} IS {self.rng.choice(['', 'NOT '])}NULL"
-        return f"{name} {self.rng.choice(['<', '<=', '>', '>=', '<>'])} {value}"
-
-    def select(self, schema):
-        draw = self.rng.random()
-        where = self.where(schema)
-        order = self.rng.choice([schema.order, schema.reverse])
-        if draw < 0.35:
-            return f"SELECT * FROM {schema.name} WHERE {where} ORDER BY {order}"
-        if draw < 0.6:
-            columns = ", ".join(column.name for column in self.rng.sample(schema.columns, self.rng.randint(1, 2)))
-            return f"SELECT {columns} FROM {schema.name} WHERE {where} ORDER BY {order} LIMIT {self.rng.randint(1, 10)}"
-        column = self.rng.choice([column for column in schema.columns if column.ordered])
-        if draw < 0.85 or not schema.key:
-            return f"SELECT COUNT(*), COUNT({column.name}), MIN({column.name}), MAX({column.name}) FROM {schema.name} WHERE {where}"
-        if draw < 0.95:
-            return f"SELECT {column.name}, COUNT(*) FROM {schema.name} WHERE {where} GROUP BY {column.name} ORDER BY {column.name}"
-        return f"SELECT COUNT(*), COUNT({schema.others[0].name}) FROM {schema.name}"
-
-    def observe(self, schema):
-        """Another session reads: from the newest rows, or from a snapshot that stays open for a while."""
-        draw = self.rng.random()
-        if draw < 0.15:
-            self.observer_reads = not self.observer_reads
-            level = self.rng.choice(["REPEATABLE READ", "READ COMMITTED"])
-            if not self.observer_reads:
-                return [("observer", "COMMIT")]
-            return [
-                ("observer", f"SET TRANSACTION ISOLATION LEVEL {level}"),
-                ("observer", "START TRANSACTION WITH CONSISTENT SNAPSHOT" if level[0:4] == "REPE" else "BEGIN"),
-            ]
-        return [("observer", self.select(schema))]
-
-    # -- transactions and the rest -----------------------------------------------------------
-
-    def transaction(self, _):
-        if not self.in_transaction:
-            self.in_transaction = True
-            return self.rng.choice(["BEGIN", "START TRANSACTION"])
-        draw = self.rng.random()
-        if draw < 0.3:
-            name = self.rng.choice(["s1", "s2", "s3"])
-            self.savepoints = [other for other in self.savepoints if other != name] + [name]
-            return f"SAVEPOINT {name}"
-        if draw < 0.55 and self.savepoints:
-            at = self.rng.randrange(len(self.savepoints))
-            name = self.savepoints[at]
-            if self.rng.random() < 0.2:
-                self.savepoints = self.savepoints[:at]
-                return f"RELEASE SAVEPOINT {name}"
-            self.savepoints = self.savepoints[: at + 1]
-            return f"ROLLBACK TO {name}"
-        self.in_transaction, self.savepoints = False, []
-        return "COMMIT" if draw < 0.85 else "ROLLBACK"
-
-    def rare(self, schema):
-        """Modes, emptied tables, and the engine's files brought into another shape."""
-        draw = self.rng.random()
-        if draw < 0.3:
-            return f"SET sql_mode = {self.rng.choice(['DEFAULT', quoted('')])}"
-        found = self.end_transactions()
-        if draw < 0.45:
-            return [*found, ("writer", f"TRUNCATE TABLE {schema.name}")]
-        if draw < 0.5:
-            return [*found, ("writer", f"DELETE FROM {schema.name}")]
-        return [*found, ("engine", f"OPTIMIZE TABLE {schema.name}")]

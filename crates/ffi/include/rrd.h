@@ -695,8 +695,8 @@ int32_t rrd_table_rows_between(struct RrdTable *table,
                                uint64_t *out,
                                struct RrdError *error);
 
-// Takes `count` AUTO_INCREMENT values of the series `offset`, `offset + step`, ...: `out` is the first of them, or 0
-// when the values are used up.
+// Takes `count` AUTO_INCREMENT values of the series `offset`, `offset + step`, ..., none below `value`: that becomes the
+// first of them, or 0 when the values are used up.
 //
 // # Safety
 // Pointers are null or valid.
@@ -704,7 +704,7 @@ int32_t rrd_auto_increment_take(const struct RrdTable *table,
                                 uint64_t offset,
                                 uint64_t step,
                                 uint64_t count,
-                                uint64_t *out,
+                                uint64_t *value,
                                 struct RrdError *error);
 
 // Sets the next AUTO_INCREMENT value; it never goes below an existing one.

@@ -194,8 +194,8 @@ pub unsafe extern "C" fn rrd_table_rows_between(
     }
 }
 
-/// Takes `count` AUTO_INCREMENT values of the series `offset`, `offset + step`, ...: `out` is the first of them, or 0
-/// when the values are used up.
+/// Takes `count` AUTO_INCREMENT values of the series `offset`, `offset + step`, ..., none below `value`: that becomes the
+/// first of them, or 0 when the values are used up.
 ///
 /// # Safety
 /// Pointers are null or valid.
@@ -205,13 +205,15 @@ pub unsafe extern "C" fn rrd_auto_increment_take(
     offset: u64,
     step: u64,
     count: u64,
-    out: *mut u64,
+    value: *mut u64,
     error: *mut RrdError,
 ) -> i32 {
     // SAFETY: promised by the caller.
     unsafe {
         guard(error, || {
-            *get_mut(out)? = get(table)?.handle.table().take_auto_increment(offset, step, count).unwrap_or(0);
+            let value = get_mut(value)?;
+            let taken = get(table)?.handle.table().take_auto_increment(*value, offset, step, count);
+            *value = taken.unwrap_or(0);
             Ok(())
         })
     }

@@ -26,6 +26,8 @@ pub struct Plan {
     null_mask: u8,
     /// The bytes under a NULL: the default value's, as InnoDB has it; the server compares them.
     null_bytes: Arc<[u8]>,
+    /// The column does not hold the value but says whether it is NULL: by this number.
+    null_when: Option<u64>,
     /// Position in the schema.
     pub column: u16,
     /// Number of the field in the server's table.
@@ -68,6 +70,7 @@ impl RecordFormat {
             .map(|field| {
                 Ok(Plan {
                     null_bytes: definition.bytes_under_null(field),
+                    null_when: None,
                     codec: field.codec,
                     offset: field.raw.offset as usize,
                     null_offset: field.raw.null_offset as usize,
@@ -228,10 +231,15 @@ impl Plan {
         }
     }
 
-    /// The same column from an entry of an index; `None` if those do not hold it as it stands.
-    pub fn from_entry(&self, index: &Index) -> Option<Plan> {
-        let column = index.column_of(self.column).filter(|_| self.null_mask == 0)?;
-        Some(Plan { column, ..self.clone() })
+    /// The same column from an entry of an index; `None` if those do not hold it as it stands. In an entry a NULL is told
+    /// by a column of its own, which is looked at after the value.
+    pub fn from_entry(&self, index: &Index) -> Option<Vec<Plan>> {
+        let mut plans = vec![Plan { column: index.column_of(self.column)?, null_mask: 0, ..self.clone() }];
+        if self.null_mask != 0 {
+            let (column, null_when) = index.null_flag_of(self.column)?;
+            plans.push(Plan { column, null_when: Some(null_when), ..self.clone() });
+        }
+        Some(plans)
     }
 
     /// How the value lies in a record.
@@ -242,7 +250,7 @@ impl Plan {
     /// Writes row `i` of `column` into a record. Blob pointers lead into the column.
     #[inline]
     pub fn unpack(&self, column: &Column, i: usize, record: &mut [u8]) {
-        if self.null_mask != 0 && self.set_null(column.is_null(i), record) {
+        if self.null_mask != 0 && self.unpack_null(column, i, record) {
             return;
         }
         let at = &mut record[self.offset..];
@@ -250,6 +258,18 @@ impl Plan {
             Values::Int(values) | Values::F64(values) => self.codec.write_int(at, values[i]),
             Values::F32(values) => self.codec.write_int(at, u64::from(values[i])),
             Values::Bytes(values) => self.codec.write_bytes(at, values.get(i)),
+        }
+    }
+
+    /// Whether nothing is left to write: the value is NULL, or the column only says that it is not.
+    #[inline]
+    fn unpack_null(&self, column: &Column, i: usize, record: &mut [u8]) -> bool {
+        match (self.null_when, &column.values) {
+            (Some(null_when), Values::Int(flags)) => {
+                self.set_null(flags[i] == null_when, record);
+                true
+            }
+            _ => self.set_null(column.is_null(i), record),
         }
     }
 

@@ -334,7 +334,8 @@ impl TableHandle {
             Some(index) => {
                 let number = index.number;
                 let of_store = self.table.indexes().get(number).cloned().ok_or_else(no_scan)?;
-                self.read_entry = self.read.iter().map(|plan| plan.from_entry(&of_store)).collect();
+                let plans: Option<Vec<_>> = self.read.iter().map(|plan| plan.from_entry(&of_store)).collect();
+                self.read_entry = plans.map(|plans| plans.concat());
                 match &self.read_entry {
                     Some(_) => Scan::new(txn.entry_cursor(&self.table, number)?, Walk::Entries(of_store)),
                     None => Scan::new(txn.index_cursor(&self.table, number)?, Walk::Indexed),

@@ -104,6 +104,8 @@ pub struct Bulk {
     pub needs_check: bool,
     /// What the statement does with duplicates.
     pub mode: OnDuplicate,
+    /// Bytes of rows that went to the write set instead.
+    settled: usize,
     worker: Option<Worker>,
 }
 
@@ -124,7 +126,18 @@ struct Worker {
 impl Bulk {
     /// A statement that has no rows yet.
     pub fn new() -> Bulk {
-        Bulk { run: Run::default(), needs_check: false, mode: OnDuplicate::Fail, worker: None }
+        Bulk { run: Run::default(), needs_check: false, mode: OnDuplicate::Fail, settled: 0, worker: None }
+    }
+
+    /// Bytes of rows so far that are not in segments.
+    pub fn bytes(&self) -> usize {
+        self.settled + self.run.bytes()
+    }
+
+    /// The rows collected so far; they and one of `more` bytes go to the write set.
+    pub fn settle(&mut self, more: usize) -> Run {
+        self.settled = self.bytes() + more;
+        std::mem::take(&mut self.run)
     }
 
     /// Whether some rows went to segments already.

@@ -197,6 +197,17 @@ impl Index {
         self.plan.iter().position(is_it).map(|place| place as u16)
     }
 
+    /// Where an entry says whether a column of the base row is NULL, and the number that means it is; `None` if that
+    /// column is never NULL, or not in the index.
+    pub fn null_flag_of(&self, base_column: u16) -> Option<(u16, u64)> {
+        self.plan.iter().enumerate().find_map(|(place, source)| match *source {
+            Source::Null { column, nulls_last } if column == usize::from(base_column) => {
+                Some((place as u16, u64::from(nulls_last)))
+            }
+            _ => None,
+        })
+    }
+
     /// Whether an indexed column of the base row is NULL.
     fn has_null(&self, row: &RowView<'_>) -> bool {
         self.has_nullable && self.def.columns.iter().any(|c| row.is_null(usize::from(c.column)))

@@ -165,17 +165,16 @@ impl Table {
         self.next_auto.load(Ordering::Relaxed)
     }
 
-    /// Takes `count` AUTO_INCREMENT values of the series `offset + n * step`; the first of them, or `None` when the
-    /// values are used up.
-    pub fn take_auto_increment(&self, offset: u64, step: u64, count: u64) -> Option<u64> {
+    /// Takes `count` AUTO_INCREMENT values of the series `offset + n * step`, none below `least`; the first of them, or
+    /// `None` when the values are used up. As in the server and InnoDB a step of 1 has no offset, and an offset behind
+    /// the step wraps around.
+    pub fn take_auto_increment(&self, least: u64, offset: u64, step: u64, count: u64) -> Option<u64> {
         let step = step.max(1);
         let mut first = 0;
         let taken = self.next_auto.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
-            first = if next <= offset {
-                offset
-            } else {
-                offset.checked_add((next - offset).div_ceil(step).checked_mul(step)?)?
-            };
+            let next = next.max(least);
+            let n = next.wrapping_sub(1).wrapping_add(step).wrapping_sub(offset) / step;
+            first = if step == 1 { next } else { n.wrapping_mul(step).wrapping_add(offset) };
             Some(first.checked_add(step.checked_mul(count)?)?.max(next))
         });
         taken.ok().map(|_| first)
@@ -192,7 +191,7 @@ impl Table {
             Lane::F64 => f64::from_bits(bits) as u64,
             _ => bits.wrapping_sub(auto.bias),
         };
-        if value < u64::MAX / 2 || auto.bias == 0 {
+        if value <= i64::MAX as u64 || auto.bias == 0 {
             self.next_auto.fetch_max(value.saturating_add(1), Ordering::Relaxed);
         }
     }

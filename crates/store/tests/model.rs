@@ -14,6 +14,9 @@ use rrd_store::fs::sim::SimFs;
 use rrd_store::schema::{ColumnDef, Compression, IndexColumn, IndexDef, Initial, Lane, TimeColumn, TimeUnit};
 use rrd_store::{Config, Direction, Engine, Error, LockMode, OnDuplicate, RowLayout, Schema, Table, Txn};
 
+/// Bytes of rows from which on a bulk statement may check late.
+const BULK_MIN_BYTES: usize = 300;
+
 /// A small, seeded generator (xorshift64*).
 struct Random(u64);
 
@@ -185,7 +188,7 @@ fn config() -> Config {
     config.memtable_bytes = 40_000;
     config.cache_bytes = 100_000;
     config.tuning.bulk_run_bytes = 600;
-    config.tuning.bulk_min_bytes = 300;
+    config.tuning.bulk_min_bytes = BULK_MIN_BYTES;
     config.tuning.txn_spill_bytes = 2_000;
     config.tuning.chunk_target_rows = 40;
     config
@@ -356,16 +359,26 @@ impl World {
         }
         let savepoint = open.txn.savepoint();
         open.txn.begin_bulk(&self.tables[t]);
-        let mut result = rows.iter().try_for_each(|row| open.txn.insert(&self.tables[t], row, OnDuplicate::Fail));
+        let mut told_at = 0;
+        let mut result = rows.iter().try_for_each(|row| {
+            told_at += 1;
+            open.txn.insert(&self.tables[t], row, OnDuplicate::Fail)
+        });
         if result.is_ok() {
             result = open.txn.end_bulk(&self.tables[t]);
         }
         let mut after = open.own[t].clone();
         let mut is_duplicate = false;
-        for row in rows {
+        let mut bytes = 0;
+        for (n, row) in rows.into_iter().enumerate() {
             let key = key_of(&layout, &row);
-            is_duplicate |= live(&after, &self.committed[t], &key)
+            let clash = live(&after, &self.committed[t], &key)
                 || clashes(&layout, &overlay(&self.committed[t], &after), &key, &row);
+            if clash && !is_duplicate && bytes < BULK_MIN_BYTES {
+                assert_eq!(told_at, n + 1, "a small statement tells of its first duplicate");
+            }
+            is_duplicate |= clash;
+            bytes += row.len();
             let was_own_delete = matches!(after.get(&key), Some((None, false)));
             after.insert(key, (Some(row), !was_own_delete));
         }

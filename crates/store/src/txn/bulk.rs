@@ -20,8 +20,8 @@ use crate::table::{Table, find_in_segment};
 use std::sync::Arc;
 
 impl Txn {
-    /// Many inserts into this table follow, and no reads. Those with [`OnDuplicate::Fail`] may be checked late: a
-    /// duplicate is then reported by a later `insert` or by `end_bulk`. Not for ON DUPLICATE KEY UPDATE.
+    /// Many inserts into this table follow, and no reads. When they are large, those with [`OnDuplicate::Fail`] may be
+    /// checked late: a duplicate is then reported by a later `insert` or by `end_bulk`. Not for ON DUPLICATE KEY UPDATE.
     pub fn begin_bulk(&mut self, table: &Arc<Table>) {
         let t = self.table_index(table);
         self.tables[t].bulk.get_or_insert_with(Bulk::new);
@@ -82,6 +82,26 @@ impl Txn {
             is_new &= self.is_behind_newest(i, &entry_key)?;
         }
         Ok(is_new)
+    }
+
+    /// Whether a row of a bulk statement that may exist already is looked up at the statement's end only. A small
+    /// statement tells of its first mistake, as row by row.
+    pub(super) fn may_check_late(&self, t: usize, mode: OnDuplicate) -> bool {
+        let is_large = |bulk: &Bulk| bulk.has_worker() || bulk.bytes() >= self.engine.tuning.bulk_min_bytes;
+        mode == OnDuplicate::Fail && self.tables[t].bulk.as_ref().is_some_and(is_large)
+    }
+
+    /// The answer for `row` is wanted now: it goes to the write set, and what was collected before it. A statement
+    /// that wants all its answers at once ends as a bulk statement; others go on as one when they get large.
+    pub(super) fn leave_bulk(&mut self, t: usize, row: &[u8], mode: OnDuplicate) -> Result<()> {
+        if mode != OnDuplicate::Fail {
+            let table = self.tables[t].table.clone();
+            return self.end_bulk(&table);
+        }
+        let Some(mut bulk) = self.tables[t].bulk.take() else { return Ok(()) };
+        let run = bulk.settle(row.len());
+        self.tables[t].bulk = Some(bulk);
+        run.rows().try_for_each(|row| self.insert_new(t, row, mode))
     }
 
     pub(super) fn insert_bulk(&mut self, t: usize, row: &[u8], is_new: bool, mode: OnDuplicate) -> Result<()> {

@@ -242,19 +242,19 @@ impl Txn {
             return Err(Error::LimitExceeded { what: "the size of a row".into(), limit: limits::MAX_ROW_BYTES as u64 });
         }
         let t = self.table_index(table);
-        table.note_auto_increment(&self.tables[t].layout, row);
         let mut key = Key::new();
         self.tables[t].layout.push_key(row, &mut key);
         if self.tables[t].bulk.is_some() {
             let is_new = self.is_certainly_new(t, &key, row)?;
-            if is_new || mode == OnDuplicate::Fail {
+            if is_new || self.may_check_late(t, mode) {
+                table.note_auto_increment(&self.tables[t].layout, row);
                 return self.insert_bulk(t, row, is_new, mode);
             }
-            // The answer is wanted now: from here on the statement goes row by row.
-            self.end_bulk(table)?;
+            self.leave_bulk(t, row, mode)?;
         }
         let expects_absent = self.claim(t, &key, row, mode)?;
         let entries = self.claim_entries(t, None, row, mode)?;
+        table.note_auto_increment(&self.tables[t].layout, row);
         self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent })?;
         self.write_entries(entries)
     }
@@ -263,17 +263,18 @@ impl Txn {
     pub fn update(&mut self, table: &Arc<Table>, old_key: &[u8], row: &[u8]) -> Result<()> {
         self.engine.check_writable()?;
         let t = self.table_index(table);
-        table.note_auto_increment(&self.tables[t].layout, row);
         let mut key = Key::new();
         self.tables[t].layout.push_key(row, &mut key);
         let old_row = self.indexed_row(table, old_key)?;
         if key.as_slice() == old_key {
             let entries = self.claim_entries(t, old_row.as_deref(), row, OnDuplicate::Fail)?;
+            table.note_auto_increment(&self.tables[t].layout, row);
             self.overwrite(t, key, Some(row.into()))?;
             return self.write_entries(entries);
         }
         let expects_absent = self.claim(t, &key, row, OnDuplicate::Fail)?;
         let entries = self.claim_entries(t, old_row.as_deref(), row, OnDuplicate::Fail)?;
+        table.note_auto_increment(&self.tables[t].layout, row);
         self.overwrite(t, Key::from_slice(old_key), None)?;
         self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent })?;
         self.write_entries(entries)
