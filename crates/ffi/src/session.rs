@@ -6,11 +6,16 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
+use rrd_store::report::RowCounts;
 use rrd_store::{Engine, Error, Isolation, LockMode, Table, Txn};
 
 use crate::abi::{self, RrdIsolation, RrdKilledFn};
 use crate::record::RecordFormat;
+use crate::sessions::{Place, Sessions};
 use crate::status::{Failure, Outcome};
+
+/// Rows read after which a long statement adds them to the engine's figures.
+const PUBLISH_ROWS: u64 = 1 << 16;
 
 /// One connection's work on the engine.
 pub struct Session {
@@ -19,6 +24,10 @@ pub struct Session {
     isolation: Isolation,
     /// Tables that the transaction inserted into.
     written: Vec<Arc<RecordFormat>>,
+    engine: Arc<Engine>,
+    place: Place,
+    /// Rows since they were last added to the engine's figures.
+    rows: RowCounts,
 }
 
 /// The server's connection, and how to ask whether its statement was killed.
@@ -40,15 +49,32 @@ impl Connection {
 
 impl Session {
     /// A session for a connection of the server.
-    pub fn new(engine: &Arc<Engine>, pointer: *mut c_void, killed: RrdKilledFn) -> Session {
+    pub fn new(
+        engine: &Arc<Engine>,
+        sessions: &Arc<Sessions>,
+        pointer: *mut c_void,
+        connection_id: u64,
+        killed: RrdKilledFn,
+    ) -> Session {
         let connection = Connection { pointer, killed };
         let mut txn = engine.begin();
         txn.set_interrupted(Box::new(move || connection.is_killed()));
-        Session { txn, connection, isolation: Isolation::RepeatableRead, written: Vec::new() }
+        let place = sessions.enter(txn.id(), connection_id);
+        Session {
+            txn,
+            connection,
+            isolation: Isolation::RepeatableRead,
+            written: Vec::new(),
+            engine: engine.clone(),
+            place,
+            rows: RowCounts::default(),
+        }
     }
 
     /// Begins a statement.
     pub fn begin_statement(&mut self, isolation: RrdIsolation, lock_timeout_ms: u64) {
+        self.publish_rows();
+        self.place.begin();
         self.isolation = match isolation {
             abi::RRD_READ_COMMITTED => Isolation::ReadCommitted,
             _ => Isolation::RepeatableRead,
@@ -66,6 +92,30 @@ impl Session {
     /// The transaction.
     pub fn txn(&mut self) -> &mut Txn {
         &mut self.txn
+    }
+
+    /// Rows that the statement touched.
+    #[inline]
+    pub fn rows(&mut self) -> &mut RowCounts {
+        &mut self.rows
+    }
+
+    /// Counts a row that was read.
+    #[inline]
+    pub fn note_read(&mut self) {
+        self.rows.read += 1;
+        if self.rows.read == PUBLISH_ROWS {
+            self.publish_rows();
+        }
+    }
+
+    fn publish_rows(&mut self) {
+        self.engine.note_rows(std::mem::take(&mut self.rows));
+    }
+
+    fn end_transaction(&mut self) {
+        self.publish_rows();
+        self.place.end();
     }
 
     /// Remembers a table that is inserted into.
@@ -91,6 +141,7 @@ impl Session {
     }
 
     fn explained(&mut self, result: rrd_store::Result<()>) -> Outcome<()> {
+        self.end_transaction();
         let written = std::mem::take(&mut self.written);
         match result {
             Ok(()) => Ok(()),
@@ -107,6 +158,7 @@ impl Session {
 
     /// Undoes everything.
     pub fn rollback(&mut self) {
+        self.end_transaction();
         self.written.clear();
         self.txn.rollback();
     }
@@ -125,6 +177,12 @@ impl Session {
     pub fn lock_row(&mut self, table: &Arc<Table>, key: &[u8]) -> Outcome<()> {
         self.txn.lock_row(table, key, LockMode::Exclusive)?;
         Ok(())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.publish_rows();
     }
 }
 

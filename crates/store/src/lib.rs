@@ -32,6 +32,7 @@ mod newest;
 mod own;
 mod prepare;
 mod recovery;
+pub mod report;
 pub mod row;
 pub mod schema;
 pub mod segment;
