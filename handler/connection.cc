@@ -44,7 +44,7 @@ Rrd_connection *Rrd_connection::of(THD *thd)
   if (!connection)
     return nullptr;
   RrdError error;
-  if (rrd_session_open(rrd_engine, thd, killed, &connection->m_session, &error) != RRD_OK)
+  if (rrd_session_open(rrd_engine, thd, thd_get_thread_id(thd), killed, &connection->m_session, &error) != RRD_OK)
   {
     rrd_report(error);
     delete connection;

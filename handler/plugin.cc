@@ -1,10 +1,12 @@
 /*
-  The plugin: what the server finds on loading, start and stop of the engine.
+  The plugins: what the server finds on loading, start and stop of the engine.
 */
 #include "connection.h"
 #include "engine.h"
+#include "error_log.h"
 #include "errors.h"
 #include "ha_rrd.h"
+#include "info_schema.h"
 #include "log.h"
 #include "options.h"
 #include "sysvars.h"
@@ -22,6 +24,7 @@ static bool start_engine()
   RrdError error;
   const RrdConfig config= rrd_start_config();
   static_assert(sizeof(RrdConfig) == 40, "RrdConfig differs from the store's");
+  rrd_open_error_log();
   if (rrd_engine_open(&config, &rrd_engine, &error) == RRD_OK)
   {
     rrd_report_waits();
@@ -29,6 +32,7 @@ static bool start_engine()
   }
   sql_print_error("ENGINE=RRD: %s", error.message);
   rrd_engine= nullptr;
+  rrd_close_error_log();
   return false;
 }
 
@@ -61,10 +65,16 @@ static int stop(void *)
   if (rrd_engine_close(rrd_engine, &error) != RRD_OK)
     sql_print_error("ENGINE=RRD: %s", error.message);
   rrd_engine= nullptr;
+  rrd_close_error_log();
   return 0;
 }
 
 static struct st_mysql_storage_engine descriptor= {MYSQL_HANDLERTON_INTERFACE_VERSION};
+
+/* A table of INFORMATION_SCHEMA. */
+#define view_plugin(name, description, init) \
+  {MYSQL_INFORMATION_SCHEMA_PLUGIN, &rrd_info_descriptor, name, "The RRD engine's authors", description, \
+   PLUGIN_LICENSE_GPL, init, nullptr, 0x0001, nullptr, nullptr, "0.1", MariaDB_PLUGIN_MATURITY_EXPERIMENTAL}
 
 maria_declare_plugin(rrd)
 {
@@ -81,5 +91,8 @@ maria_declare_plugin(rrd)
   rrd_system_variables,
   "0.1",
   MariaDB_PLUGIN_MATURITY_EXPERIMENTAL
-}
+},
+view_plugin("RRD_TABLES", "Tables of ENGINE=RRD: rows, bytes, times, options", rrd_init_tables_view),
+view_plugin("RRD_SEGMENTS", "Files of tables of ENGINE=RRD: rows, bytes, times", rrd_init_segments_view),
+view_plugin("RRD_COLUMNS", "Columns of tables of ENGINE=RRD: bytes and codecs", rrd_init_columns_view)
 maria_declare_plugin_end;

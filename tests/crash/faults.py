@@ -378,6 +378,36 @@ def unreadable_rubbish_is_left_alone(scene):
     return "started"
 
 
+def failing_flushes_are_told_and_counted(scene):
+    """A flush that fails each second is in the error log, though not each second, and goes on once it can."""
+    scene.restore()
+    scene.server.start()
+    try:
+        scene.server.sql("SET GLOBAL rrd_memtable_size = 1048576")
+        away = scene.victim_folder.with_suffix(".away")
+        scene.victim_folder.rename(away)
+        scene.server.sql("INSERT INTO victim SELECT 1000, seq, 0, 'late' FROM seq_1_to_7000", "test")
+        failures = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Rrd_flush_failures'"
+        deadline = time.monotonic() + 60
+        while int(scene.server.sql(failures)[0][0]) < 14 and time.monotonic() < deadline:
+            time.sleep(0.2)
+        tried = int(scene.server.sql(failures)[0][0])
+        check(tried >= 14, f"{tried} flushes failed within a minute")
+        lines = [line for line in scene.server.log_text().splitlines() if "could not write a memtable" in line]
+        check(lines and "[ERROR] RRD: table 'test/victim': " in lines[-1], f"not in the error log: {lines}")
+        check(len(lines) < tried, f"{len(lines)} lines for {tried} failures")
+        report = scene.server.query("SHOW ENGINE RRD STATUS")[0][2]
+        check("the last flush failed: cannot create" in report, report)
+        away.rename(scene.victim_folder)
+        while "the last flush failed" in scene.server.query("SHOW ENGINE RRD STATUS")[0][2]:
+            check(time.monotonic() < deadline, "flushes fail for ever")
+            time.sleep(0.2)
+        check("RRD: table 'test/victim': a memtable was written to disk again" in scene.server.log_text(), "no word of it")
+        return lines[-1][-120:]
+    finally:
+        scene.server.kill()
+
+
 def second_server_on_the_folder(scene):
     """Another server whose data folder leads to the same files is refused, the first one works on."""
     scene.restore()
@@ -538,6 +568,7 @@ FAULTS = [
     missing_manifest,
     newer_manifest,
     unreadable_rubbish_is_left_alone,
+    failing_flushes_are_told_and_counted,
     second_server_on_the_folder,
     plugin_for_another_server,
     folder_of_another_user,

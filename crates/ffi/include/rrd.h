@@ -85,6 +85,18 @@
 // A change of a table that is not committed.
 typedef struct RrdAlter RrdAlter;
 
+// The column may be NULL.
+#define RRD_INFO_NULLABLE 1
+
+// The column takes time to find out; it is NULL unless asked for.
+#define RRD_INFO_COSTLY 2
+
+// The column shows values of rows.
+#define RRD_INFO_ROW_VALUE 4
+
+// The column names a column of the table.
+#define RRD_INFO_COLUMN_NAME 8
+
 // The engine of a server.
 typedef struct RrdEngine RrdEngine;
 
@@ -125,12 +137,6 @@ typedef struct RrdError {
   // For people; ends with a zero byte.
   char message[RRD_MESSAGE_BYTES];
 } RrdError;
-
-// Given one status variable.
-typedef void (*RrdCounterFn)(void *context, const char *name, size_t length, uint64_t value);
-
-// Given a text: a finding of CHECK TABLE, a line of a report.
-typedef void (*RrdTextFn)(void *context, const char *text, size_t length);
 
 // How a field's value lies in a record.
 typedef uint8_t RrdKind;
@@ -284,6 +290,8 @@ typedef uint32_t RrdIsolation;
 
 // What reads do about row locks.
 typedef uint32_t RrdLocking;
+// Given a text: a finding of CHECK TABLE, a line of a report.
+typedef void (*RrdTextFn)(void *context, const char *text, size_t length);
 
 // Told that a connection is about to wait for a lock that another one holds.
 typedef void (*RrdWaitFn)(void *waiting, void *holder);
@@ -314,6 +322,65 @@ typedef uint32_t RrdInsert;
 
 // Where a scan begins, seen from a key image (or a leading part of one).
 typedef uint32_t RrdSeek;
+
+
+// A table of INFORMATION_SCHEMA.
+typedef uint32_t RrdView;
+
+// What a cell or a column holds.
+typedef uint8_t RrdCellKind;
+
+// A column of a table of INFORMATION_SCHEMA.
+typedef struct RrdInfoColumn {
+  // Its name, zero-terminated, for ever.
+  const char *name;
+  // Characters of a text.
+  uint32_t length;
+  // What it holds.
+  RrdCellKind kind;
+  // The `RRD_INFO_` flags.
+  uint8_t flags;
+  // Keeps the layout the same everywhere.
+  uint16_t reserved;
+} RrdInfoColumn;
+
+// A value; its text lives until the call of `row` returns.
+typedef struct RrdCell {
+  // A number.
+  uint64_t number;
+  // A text.
+  struct RrdText text;
+  // Which of them.
+  RrdCellKind kind;
+  // Fraction digits of a timestamp.
+  uint8_t digits;
+  // Keeps the layout the same everywhere.
+  uint8_t reserved[6];
+} RrdCell;
+
+// Whoever reads a table of INFORMATION_SCHEMA. No function may be null.
+typedef struct RrdInfoReader {
+  // Given to each function.
+  void *context;
+  // Whether rows about this table, by the engine's name, are wanted. Rows that follow are about it, until it is
+  // called again.
+  bool (*wanted)(void *context, const char *name, size_t length);
+  // Takes a row; true to stop.
+  bool (*row)(void *context, const struct RrdCell *cells, size_t count);
+  // Told what could not be read.
+  RrdTextFn problem;
+  // Whether the statement was killed.
+  bool (*killed)(void *context);
+} RrdInfoReader;
+
+// Given one status variable.
+typedef void (*RrdCounterFn)(void *context, const char *name, size_t length, uint64_t value);
+
+// How grave a message is.
+typedef uint32_t RrdSeverity;
+
+// Writes a message of the engine to the server's error log; called from any thread.
+typedef void (*RrdLogFn)(RrdSeverity severity, const char *text, size_t length);
 
 // Little-endian integer of `pack_length` bytes (`is_signed` says which).
 #define RRD_KIND_INTEGER 0
@@ -402,6 +469,39 @@ typedef uint32_t RrdSeek;
 // Backwards, at the last row of the table; the key is ignored.
 #define RRD_SEEK_END 7
 
+// RRD_TABLES.
+#define RRD_VIEW_TABLES 0
+
+// RRD_SEGMENTS.
+#define RRD_VIEW_SEGMENTS 1
+
+// RRD_COLUMNS.
+#define RRD_VIEW_COLUMNS 2
+
+// NULL.
+#define RRD_CELL_NULL 0
+
+// An unsigned number.
+#define RRD_CELL_UNSIGNED 1
+
+// A double-precision number, its bits in `number`.
+#define RRD_CELL_DOUBLE 2
+
+// A text.
+#define RRD_CELL_TEXT 3
+
+// Microseconds since 1970, for a text column: to be shown in the session's time zone.
+#define RRD_CELL_TIMESTAMP 4
+
+// Something is broken.
+#define RRD_SEVERITY_ERROR 0
+
+// Something should be looked at.
+#define RRD_SEVERITY_WARNING 1
+
+// Good to know.
+#define RRD_SEVERITY_NOTE 2
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -442,18 +542,6 @@ void rrd_engine_set_cache_bytes(const struct RrdEngine *engine, uint64_t count);
 // `engine` is null or valid.
 void rrd_engine_wake(const struct RrdEngine *engine, uint64_t session_id);
 
-// Calls `counter` with each status variable.
-//
-// # Safety
-// `engine` is null or valid; `counter` may be called with `context`.
-void rrd_engine_counters(const struct RrdEngine *engine, RrdCounterFn counter, void *context);
-
-// Calls `text` once with the report of SHOW ENGINE RRD STATUS.
-//
-// # Safety
-// `engine` is null or valid; `text` may be called with `context`.
-int32_t rrd_engine_report(const struct RrdEngine *engine, RrdTextFn text, void *context);
-
 // Makes a table. The definition's options are read and checked here.
 //
 // # Safety
@@ -490,12 +578,14 @@ int32_t rrd_table_truncate(const struct RrdEngine *engine, struct RrdText name, 
 // Pointers are null or valid.
 int32_t rrd_database_drop(const struct RrdEngine *engine, struct RrdText prefix, struct RrdError *error);
 
-// Opens a session for a connection; `killed` is asked with `connection` during long work.
+// Opens a session for a connection; `killed` is asked with `connection` during long work,
+// `connection_id` is what reports call it.
 //
 // # Safety
 // Pointers are null or valid; the connection outlives the session.
 int32_t rrd_session_open(const struct RrdEngine *engine,
                          void *connection,
+                         uint64_t connection_id,
                          RrdKilledFn killed,
                          struct RrdSession **out,
                          struct RrdError *error);
@@ -919,6 +1009,41 @@ int32_t rrd_table_has_definition(const struct RrdEngine *engine,
                                  struct RrdText definition_id,
                                  bool *out,
                                  struct RrdError *error);
+
+// Describes the `number`-th column of a view; false behind the last one.
+//
+// # Safety
+// `out` is valid.
+bool rrd_info_column(RrdView view, size_t number, struct RrdInfoColumn *out);
+
+// Reads a view. Costly columns are NULL unless `wants_costly`.
+//
+// # Safety
+// Pointers are null or valid; the reader's functions may be called with its context.
+int32_t rrd_info_read(const struct RrdEngine *engine,
+                      RrdView view,
+                      bool wants_costly,
+                      const struct RrdInfoReader *reader,
+                      struct RrdError *error);
+
+// Calls `counter` with each status variable.
+//
+// # Safety
+// `engine` is null or valid; `counter` may be called with `context`.
+void rrd_engine_counters(const struct RrdEngine *engine, RrdCounterFn counter, void *context);
+
+// Calls `text` once with the report of SHOW ENGINE RRD STATUS. Works on an engine that stopped, too.
+//
+// # Safety
+// `engine` is null or valid; `text` may be called with `context`.
+void rrd_engine_report(const struct RrdEngine *engine, RrdTextFn text, void *context);
+
+// From now on messages of the engine go to `log`; to nobody with null. When it returns nobody is in the function
+// that was given before.
+//
+// # Safety
+// `log` is null or may be called by any thread until the next call of this function.
+void rrd_log_to(RrdLogFn log);
 
 #ifdef __cplusplus
 }  // extern "C"

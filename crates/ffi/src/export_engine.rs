@@ -1,6 +1,5 @@
-//! C functions of the engine as a whole: opening, settings, figures, and the tables' names.
+//! C functions of the engine as a whole: opening, settings, and the tables' names.
 
-use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,16 +7,18 @@ use rrd_store::engine::TEMPORARY_PREFIX;
 use rrd_store::fs::os::OsFs;
 use rrd_store::{Config, Engine, FlushLog};
 
-use crate::abi::{RrdConfig, RrdCounterFn, RrdError, RrdTableDefinition, RrdText, RrdTextFn};
+use crate::abi::{RrdConfig, RrdError, RrdTableDefinition, RrdText};
 use crate::connections::Connections;
 use crate::definition::{Definition, read_text};
-use crate::guard::{broken, get, guard, guard_close};
+use crate::guard::{get, guard, guard_close};
+use crate::sessions::Sessions;
 use crate::status::{Failure, Outcome};
 
 /// The engine of a server.
 pub struct RrdEngine {
     pub(crate) engine: Arc<Engine>,
     pub(crate) connections: Arc<Connections>,
+    pub(crate) sessions: Arc<Sessions>,
 }
 
 fn flush_log(mode: u32) -> FlushLog {
@@ -54,7 +55,7 @@ pub unsafe extern "C" fn rrd_engine_open(
             settings.flush_log = flush_log(config.flush_log);
             let engine = Engine::open(settings, Arc::new(OsFs))?;
             drop_temporary_tables(&engine)?;
-            *out = Box::into_raw(Box::new(RrdEngine { engine, connections: Arc::default() }));
+            *out = Box::into_raw(Box::new(RrdEngine { engine, connections: Arc::default(), sessions: Arc::default() }));
             Ok(())
         })
     }
@@ -149,55 +150,6 @@ pub unsafe extern "C" fn rrd_engine_wake(engine: *const RrdEngine, session_id: u
             Ok(())
         })
     };
-}
-
-/// Calls `counter` with each status variable.
-///
-/// # Safety
-/// `engine` is null or valid; `counter` may be called with `context`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_engine_counters(engine: *const RrdEngine, counter: RrdCounterFn, context: *mut c_void) {
-    // SAFETY: promised by the caller.
-    let _ = unsafe {
-        guard(std::ptr::null_mut(), || {
-            let Some(counter) = counter else { return Ok(()) };
-            for (name, value) in get(engine)?.engine.counters() {
-                counter(context, name.as_ptr().cast(), name.len(), value);
-            }
-            Ok(())
-        })
-    };
-}
-
-/// Calls `text` once with the report of SHOW ENGINE RRD STATUS.
-///
-/// # Safety
-/// `engine` is null or valid; `text` may be called with `context`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_engine_report(engine: *const RrdEngine, text: RrdTextFn, context: *mut c_void) -> i32 {
-    // SAFETY: promised by the caller.
-    unsafe {
-        guard(std::ptr::null_mut(), || {
-            let report = report(&get(engine)?.engine);
-            if let Some(text) = text {
-                text(context, report.as_ptr().cast(), report.len());
-            }
-            Ok(())
-        })
-    }
-}
-
-fn report(engine: &Engine) -> String {
-    let state = match (broken(), engine.poisoned()) {
-        (Some(reason), _) => format!("stopped: {reason}"),
-        (None, Some(reason)) => format!("read-only: {reason}"),
-        (None, None) => "running".to_owned(),
-    };
-    let mut report = format!("state: {state}\ntables: {}\n", engine.table_names().len());
-    for (name, value) in engine.counters() {
-        report.push_str(&format!("{name}: {value}\n"));
-    }
-    report
 }
 
 /// Makes a table. The definition's options are read and checked here.

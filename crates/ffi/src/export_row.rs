@@ -36,7 +36,9 @@ pub unsafe extern "C" fn rrd_row_insert(
         guard(error, || {
             let (handle, session) = (&mut get_mut(table)?.handle, &mut get_mut(session)?.session);
             let record = slice(record, handle.record_bytes())?;
-            handle.insert(session, record, on_duplicate(mode))
+            handle.insert(session, record, on_duplicate(mode))?;
+            session.rows().inserted += 1;
+            Ok(())
         })
     }
 }
@@ -58,7 +60,9 @@ pub unsafe extern "C" fn rrd_row_update(
         guard(error, || {
             let (handle, session) = (&mut get_mut(table)?.handle, &mut get_mut(session)?.session);
             let bytes = handle.record_bytes();
-            handle.update(session, slice(old, bytes)?, slice(new, bytes)?)
+            handle.update(session, slice(old, bytes)?, slice(new, bytes)?)?;
+            session.rows().updated += 1;
+            Ok(())
         })
     }
 }
@@ -79,7 +83,9 @@ pub unsafe extern "C" fn rrd_row_delete(
         guard(error, || {
             let (handle, session) = (&mut get_mut(table)?.handle, &mut get_mut(session)?.session);
             let record = slice(record, handle.record_bytes())?;
-            handle.delete(session, record)
+            handle.delete(session, record)?;
+            session.rows().deleted += 1;
+            Ok(())
         })
     }
 }
@@ -262,7 +268,9 @@ pub unsafe extern "C" fn rrd_scan_next(
             let (handle, session) = (&mut get_mut(table)?.handle, &mut get_mut(session)?.session);
             let record = record_mut(record, handle.record_bytes())?;
             let direction = if backward { Direction::Backward } else { Direction::Forward };
-            handle.step(session, direction, record)
+            handle.step(session, direction, record)?;
+            session.note_read();
+            Ok(())
         })
     }
 }
@@ -301,7 +309,9 @@ pub unsafe extern "C" fn rrd_row_read(
         guard(error, || {
             let (handle, session) = (&mut get_mut(table)?.handle, &mut get_mut(session)?.session);
             let record = record_mut(record, handle.record_bytes())?;
-            handle.read_row(session, slice(image, image_bytes)?, record)
+            handle.read_row(session, slice(image, image_bytes)?, record)?;
+            session.note_read();
+            Ok(())
         })
     }
 }

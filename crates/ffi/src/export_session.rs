@@ -15,7 +15,8 @@ pub struct RrdSession {
     pub(crate) session: Session,
 }
 
-/// Opens a session for a connection; `killed` is asked with `connection` during long work.
+/// Opens a session for a connection; `killed` is asked with `connection` during long work,
+/// `connection_id` is what reports call it.
 ///
 /// # Safety
 /// Pointers are null or valid; the connection outlives the session.
@@ -23,6 +24,7 @@ pub struct RrdSession {
 pub unsafe extern "C" fn rrd_session_open(
     engine: *const RrdEngine,
     connection: *mut c_void,
+    connection_id: u64,
     killed: RrdKilledFn,
     out: *mut *mut RrdSession,
     error: *mut RrdError,
@@ -31,7 +33,7 @@ pub unsafe extern "C" fn rrd_session_open(
     unsafe {
         guard(error, || {
             let engine = get(engine)?;
-            let session = Session::new(&engine.engine, &engine.connections, connection, killed);
+            let session = Session::new(engine, connection, connection_id, killed);
             *get_mut(out)? = Box::into_raw(Box::new(RrdSession { session }));
             Ok(())
         })

@@ -65,7 +65,7 @@ impl Shown {
 }
 
 /// Splits a packed value into whole part and the text of its fraction.
-fn split_fraction(value: u64, digits: u8) -> (u64, String) {
+pub(crate) fn split_fraction(value: u64, digits: u8) -> (u64, String) {
     let bytes = digits.div_ceil(2);
     let bits = 8 * u32::from(bytes);
     let fraction = value & ((1 << bits) - 1);
@@ -83,7 +83,7 @@ fn timestamp(value: u64, digits: u8) -> String {
 }
 
 /// A packed DATETIME: year * 13 + month, day, hour, minute, second in bit fields, above a sign bit that is set.
-fn datetime(value: u64, digits: u8) -> String {
+pub(crate) fn datetime(value: u64, digits: u8) -> String {
     let (whole, fraction) = split_fraction(value, digits);
     let whole = whole & ((1 << 39) - 1);
     let (date, time) = (whole >> 17, whole & 0x1FFFF);

@@ -3,7 +3,8 @@
 //! On a row's way: `record.rs` turns the server's record image into a row of the store and columns back into
 //! record images, `image.rs` turns the server's key images into sort keys, `definition.rs` turns a table's
 //! description into a schema. `session.rs` and `table.rs` drive transactions and cursors, the `export_*` files
-//! are the C functions. Every export runs inside `guard`: no panic crosses, no null pointer is followed, each
+//! are the C functions. `info.rs` and `status_text.rs` are what
+//! operators see, `log.rs` brings messages to the server's error log. Every export runs inside `guard`: no panic crosses, no null pointer is followed, each
 //! error becomes a status code and a text in a struct that the caller owns. The header is `include/rrd.h`,
 //! generated from these sources by cbindgen.
 
@@ -13,6 +14,7 @@ pub mod connections;
 pub mod definition;
 pub mod export_alter;
 pub mod export_engine;
+pub mod export_info;
 pub mod export_prepare;
 pub mod export_row;
 pub mod export_session;
@@ -20,11 +22,16 @@ pub mod export_table;
 pub mod field;
 pub mod guard;
 pub mod image;
+pub mod info;
+mod info_time;
 pub mod key_text;
+pub mod log;
 pub mod options;
 pub mod record;
 pub mod scan;
 pub mod session;
+pub mod sessions;
 pub mod status;
+mod status_text;
 pub mod table;
 pub mod weights;

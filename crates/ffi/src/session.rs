@@ -6,12 +6,18 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
+use rrd_store::report::RowCounts;
 use rrd_store::{Engine, Error, Isolation, LockMode, Table, TextUse, Txn};
 
 use crate::abi::{self, RrdIsolation, RrdKilledFn};
 use crate::connections::Connections;
+use crate::export_engine::RrdEngine;
 use crate::record::RecordFormat;
+use crate::sessions::Place;
 use crate::status::{Failure, Outcome};
+
+/// Rows read after which a long statement adds them to the engine's figures.
+const PUBLISH_ROWS: u64 = 1 << 16;
 
 /// One connection's work on the engine.
 pub struct Session {
@@ -21,6 +27,10 @@ pub struct Session {
     isolation: Isolation,
     /// Tables that the transaction inserted into.
     written: Vec<Arc<RecordFormat>>,
+    engine: Arc<Engine>,
+    place: Place,
+    /// Rows since they were last added to the engine's figures.
+    rows: RowCounts,
 }
 
 /// The server's connection, and how to ask whether its statement was killed.
@@ -42,22 +52,28 @@ impl Connection {
 
 impl Session {
     /// A session for a connection of the server.
-    pub fn new(
-        engine: &Arc<Engine>,
-        connections: &Arc<Connections>,
-        pointer: *mut c_void,
-        killed: RrdKilledFn,
-    ) -> Session {
+    pub fn new(of: &RrdEngine, pointer: *mut c_void, connection_id: u64, killed: RrdKilledFn) -> Session {
         let connection = Connection { pointer, killed };
-        let mut txn = engine.begin();
+        let mut txn = of.engine.begin();
         txn.set_interrupted(Box::new(move || connection.is_killed()));
-        connections.add(txn.id(), pointer);
-        let connections = connections.clone();
-        Session { txn, connection, connections, isolation: Isolation::RepeatableRead, written: Vec::new() }
+        of.connections.add(txn.id(), pointer);
+        let place = of.sessions.enter(txn.id(), connection_id);
+        Session {
+            txn,
+            connection,
+            connections: of.connections.clone(),
+            isolation: Isolation::RepeatableRead,
+            written: Vec::new(),
+            engine: of.engine.clone(),
+            place,
+            rows: RowCounts::default(),
+        }
     }
 
     /// Begins a statement.
     pub fn begin_statement(&mut self, isolation: RrdIsolation, lock_timeout_ms: u64) {
+        self.publish_rows();
+        self.place.begin();
         self.isolation = match isolation {
             abi::RRD_READ_COMMITTED => Isolation::ReadCommitted,
             _ => Isolation::RepeatableRead,
@@ -75,6 +91,30 @@ impl Session {
     /// The transaction.
     pub fn txn(&mut self) -> &mut Txn {
         &mut self.txn
+    }
+
+    /// Rows that the statement touched.
+    #[inline]
+    pub fn rows(&mut self) -> &mut RowCounts {
+        &mut self.rows
+    }
+
+    /// Counts a row that was read.
+    #[inline]
+    pub fn note_read(&mut self) {
+        self.rows.read += 1;
+        if self.rows.read == PUBLISH_ROWS {
+            self.publish_rows();
+        }
+    }
+
+    fn publish_rows(&mut self) {
+        self.engine.note_rows(std::mem::take(&mut self.rows));
+    }
+
+    fn end_transaction(&mut self) {
+        self.publish_rows();
+        self.place.end();
     }
 
     /// Remembers a table that is inserted into.
@@ -110,6 +150,7 @@ impl Session {
     }
 
     fn explained(&mut self, result: Outcome<()>) -> Outcome<()> {
+        self.end_transaction();
         let written = std::mem::take(&mut self.written);
         match result {
             Ok(()) => Ok(()),
@@ -126,6 +167,7 @@ impl Session {
 
     /// Undoes everything.
     pub fn rollback(&mut self) {
+        self.end_transaction();
         self.written.clear();
         self.txn.rollback();
     }
@@ -155,6 +197,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.connections.remove(self.txn.id());
+        self.publish_rows();
     }
 }
 

@@ -5,6 +5,7 @@ use std::ptr::{null, null_mut};
 
 use rrd_ffi::abi::*;
 use rrd_ffi::export_engine::*;
+use rrd_ffi::export_info::*;
 use rrd_ffi::export_row::*;
 use rrd_ffi::export_session::*;
 use rrd_ffi::export_table::*;
@@ -161,7 +162,7 @@ impl Opened {
             let status = rrd_table_create(opened.engine, text("db/t"), &definition, &mut error);
             assert_eq!(status, RRD_OK, "{}", message(&error));
             rrd_table_open(opened.engine, text("db/t"), &definition, &mut opened.table, &mut error);
-            rrd_session_open(opened.engine, null_mut(), None, &mut opened.session, &mut error);
+            rrd_session_open(opened.engine, null_mut(), 0, None, &mut opened.session, &mut error);
             rrd_session_begin_statement(opened.session, RRD_REPEATABLE_READ, 1000, &mut error);
             rrd_table_set_columns(opened.table, [0u32, 1, 2, 3].as_ptr(), 4, RRD_LOCK_NONE, false, &mut error);
         }
@@ -353,18 +354,71 @@ fn options_reach_the_store_or_are_refused_with_their_name() {
     assert_eq!(create("CHUNK", "1 DAY").0, RRD_OK);
 }
 
+/// Adds a text to the string that the context is.
+unsafe extern "C" fn collect(context: *mut c_void, text: *const c_char, length: usize) {
+    // SAFETY: promised by whoever passes it on; the text is as long as it says.
+    unsafe {
+        let bytes = std::slice::from_raw_parts(text.cast::<u8>(), length);
+        (*context.cast::<String>()).push_str(&String::from_utf8_lossy(bytes));
+    }
+}
+
 #[test]
 fn the_report_says_how_the_engine_is() {
-    unsafe extern "C" fn collect(context: *mut c_void, text: *const c_char, length: usize) {
-        // SAFETY: the context is the string below; the text is as long as it says.
-        unsafe {
-            let bytes = std::slice::from_raw_parts(text.cast::<u8>(), length);
-            (*context.cast::<String>()).push_str(&String::from_utf8_lossy(bytes));
-        }
-    }
     let t = Opened::new();
     let mut report = String::new();
     // SAFETY: everything passed lives until the end of the block.
     unsafe { rrd_engine_report(t.engine, Some(collect), (&raw mut report).cast()) };
-    assert!(report.starts_with("state: running\ntables: 1\n"), "{report}");
+    assert!(report.starts_with("STATE\n  running\n  tables: 1\nTRANSACTIONS\n"), "{report}");
+    let mut lines: Vec<_> = report.lines().collect();
+    let all = lines.len();
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), all, "no line is there twice: {report}");
+}
+
+unsafe extern "C" fn wanted(_: *mut c_void, _: *const c_char, length: usize) -> bool {
+    length == "db/t".len()
+}
+
+unsafe extern "C" fn count_cells(context: *mut c_void, cells: *const RrdCell, count: usize) -> bool {
+    // SAFETY: the context is the string of the test, the cells are as many as it says.
+    unsafe {
+        let kinds: Vec<u8> = std::slice::from_raw_parts(cells, count).iter().map(|cell| cell.kind).collect();
+        (*context.cast::<String>()).push_str(&format!("{kinds:?};"));
+    }
+    true
+}
+
+unsafe extern "C" fn never(_: *mut c_void) -> bool {
+    false
+}
+
+#[test]
+fn views_have_as_many_cells_as_columns_and_end_when_told() {
+    let t = Opened::new();
+    for view in [RRD_VIEW_TABLES, RRD_VIEW_SEGMENTS, RRD_VIEW_COLUMNS] {
+        let mut column = RrdInfoColumn { name: null(), length: 0, kind: 0, flags: 0, reserved: 0 };
+        // SAFETY: the column is the test's own.
+        let columns = (0..).take_while(|&n| unsafe { rrd_info_column(view, n, &mut column) }).count();
+        let mut seen = String::new();
+        let reader = RrdInfoReader {
+            context: (&raw mut seen).cast(),
+            wanted: Some(wanted),
+            row: Some(count_cells),
+            problem: Some(collect),
+            killed: Some(never),
+        };
+        let mut error = no_error();
+        // SAFETY: everything passed lives until the end of the block.
+        let status = unsafe { rrd_info_read(t.engine, view, true, &reader, &mut error) };
+        assert_eq!(status, RRD_OK, "{}", message(&error));
+        let rows: Vec<_> = seen.split_terminator(';').collect();
+        // The table has no segment yet; of several rows the first one was enough.
+        assert_eq!(rows.len(), usize::from(view != RRD_VIEW_SEGMENTS), "{seen}");
+        rows.iter().for_each(|row| assert_eq!(row.split(',').count(), columns, "{row}"));
+        let nobody = RrdInfoReader { row: None, ..reader };
+        // SAFETY: as above.
+        assert_eq!(unsafe { rrd_info_read(t.engine, view, true, &nobody, &mut error) }, RRD_INTERNAL);
+    }
 }

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     "abi.rs",
     "export_engine.rs",
     "export_session.rs",
@@ -14,6 +14,7 @@ const SOURCES: [&str; 7] = [
     "export_table.rs",
     "export_row.rs",
     "export_alter.rs",
+    "export_info.rs",
 ];
 
 const OPENING: &str = "/* The C ABI of the RRD storage engine. Generated from crates/ffi/src; do not edit.

@@ -221,6 +221,12 @@ impl BlockCache {
         found
     }
 
+    /// What is kept under `key`, without counting as a use.
+    pub(crate) fn peek(&self, key: BlockKey) -> Option<Cached> {
+        let shard = self.shards[key.shard()].lock();
+        shard.places.get(&key).map(|&place| shard.entries[place].value.clone())
+    }
+
     /// Keeps `value`, if there is room or room can be made.
     pub(crate) fn insert(&self, key: BlockKey, value: Cached) {
         let bytes = value.bytes();

@@ -228,7 +228,6 @@ impl Engine {
             let record = LogRecord { lsn, mode: self.flush_log() };
             self.enqueue(&mut queue, seq, start_lsn, (tables, Vec::new()), None, Some(record))
         };
-        self.bytes_logged.fetch_add(body.len() as u64, Ordering::Relaxed);
         drop(body);
         self.finish_logged(&pending)
     }

@@ -17,6 +17,7 @@ use crate::compaction::choose::{choose, waits_for_snapshots};
 use crate::config::{Config, FlushLog, Tuning};
 use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Result};
+use crate::fs::counted::CountedFs;
 use crate::fs::{FileLock, Fs};
 use crate::index::{Index, entry_schema, entry_table_name};
 use crate::limits;
@@ -27,6 +28,7 @@ use crate::manifest::edit::{Edit, TableId, TableState};
 use crate::memtable::Memtable;
 use crate::newest::Newest;
 use crate::prepare::Prepared;
+use crate::report::Activity;
 use crate::row::RowLayout;
 use crate::schema::Schema;
 use crate::segment::SegmentId;
@@ -70,14 +72,12 @@ pub struct Engine {
     next_txn: AtomicU64,
     flush_log: AtomicU8,
     poison: RwLock<Option<String>>,
-    pub(crate) bytes_logged: AtomicU64,
     pub(crate) commits: AtomicU64,
-    pub(crate) flushes: AtomicU64,
-    pub(crate) merges: AtomicU64,
     /// Refusals of the log whose commits are known to be in segments.
     pub(crate) refusals_kept: AtomicU64,
     /// Refusals of the log for which memtables were set aside.
     pub(crate) refusals_seen: AtomicU64,
+    pub(crate) activity: Activity,
     _lock: Box<dyn FileLock>,
 }
 
@@ -112,12 +112,11 @@ pub(crate) struct Parts {
     pub prepared: Vec<Arc<Prepared>>,
 }
 
-/// Counters since the engine was opened, for status variables: (name, value).
-pub type Counters = Vec<(&'static str, u64)>;
-
 impl Engine {
     /// Opens (or creates) the data folder, replays the log, starts the background threads.
     pub fn open(config: Config, fs: Arc<dyn Fs>) -> Result<Arc<Engine>> {
+        let activity = Activity::default();
+        let fs = Arc::new(CountedFs::new(fs, activity.io.clone()));
         let parts = crate::recovery::read_folder(&config, fs)?;
         let active: usize = parts.tables.by_id.values().map(|t| t.version().memtable_bytes()).sum();
         let has_rows = |t: &&Arc<Table>| !t.version().active.is_empty();
@@ -155,18 +154,17 @@ impl Engine {
             next_txn: AtomicU64::new(1),
             flush_log: AtomicU8::new(flush_log_number(config.flush_log)),
             poison: RwLock::new(None),
-            bytes_logged: AtomicU64::new(0),
             commits: AtomicU64::new(0),
-            flushes: AtomicU64::new(0),
-            merges: AtomicU64::new(0),
             refusals_kept: AtomicU64::new(0),
             refusals_seen: AtomicU64::new(0),
+            activity,
             _lock: parts.lock,
         });
         engine.lock_prepared_rows()?;
         engine.drop_unfinished_indexes()?;
         crate::workers::start(&engine)?;
         engine.all_tables().iter().for_each(|t| engine.workers.ask_merge(t.id));
+        engine.note_start();
         Ok(engine)
     }
 
@@ -482,31 +480,6 @@ impl Engine {
         self.locks.report_waits(report);
     }
 
-    /// Counters, for SHOW STATUS.
-    pub fn counters(&self) -> Counters {
-        let cache = self.cache.counters();
-        let bytes = |v: &AtomicI64| v.load(Ordering::Relaxed).max(0) as u64;
-        vec![
-            ("commits", self.commits.load(Ordering::Relaxed)),
-            ("log_bytes_written", self.bytes_logged.load(Ordering::Relaxed)),
-            ("log_bytes", self.wal.bytes()),
-            ("flushes", self.flushes.load(Ordering::Relaxed)),
-            ("merges", self.merges.load(Ordering::Relaxed)),
-            ("memtable_bytes", bytes(&self.memory.active) + bytes(&self.memory.frozen)),
-            ("cache_bytes", cache.bytes),
-            ("cache_hits", cache.hits),
-            ("cache_misses", cache.misses),
-            ("open_snapshots", self.snapshots.len() as u64),
-            ("oldest_snapshot_seconds", self.snapshots.age().as_secs()),
-            ("prepared_transactions", self.prepared_count()),
-            ("row_locks", self.locks.len() as u64),
-            ("row_lock_waits", self.locks.waits_begun()),
-            ("row_lock_timeouts", self.locks.timeouts()),
-            ("row_lock_deadlocks", self.locks.deadlocks()),
-            ("tables", self.table_names().len() as u64),
-        ]
-    }
-
     /// Why the engine is read-only, if it is.
     pub fn poisoned(&self) -> Option<String> {
         self.poison.read().clone()
@@ -570,7 +543,12 @@ impl Engine {
     }
 
     pub(crate) fn take_snapshot(&self) -> Arc<Snapshot> {
-        self.snapshots.take(|| self.visible_seq.load(Ordering::Acquire))
+        self.take_snapshot_for(0)
+    }
+
+    /// A snapshot that belongs to a transaction.
+    pub(crate) fn take_snapshot_for(&self, txn: u64) -> Arc<Snapshot> {
+        self.snapshots.take(txn, || self.visible_seq.load(Ordering::Acquire))
     }
 
     pub(crate) fn open_snapshots(&self) -> Vec<u64> {

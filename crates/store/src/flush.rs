@@ -54,6 +54,7 @@ impl Engine {
 
     fn flush_memtable(&self, table: &Table, memtable: &Arc<Memtable>, complete_up_to: u64) -> Result<()> {
         self.check_writable()?;
+        let _job = self.activity.begin("flush", table.name(), memtable.len() as u64);
         let snapshots = self.open_snapshots();
         let layout = memtable.layout();
         let entries = memtable.entries();
@@ -86,13 +87,14 @@ impl Engine {
         }
         table.install(|version| {
             version.frozen.retain(|(m, _)| !Arc::ptr_eq(m, memtable));
-            for meta in metas {
-                version.segments.insert(meta.id, LiveSegment::open(&self.fs, &self.cache, &table.dir, table.id, meta));
+            for meta in &metas {
+                let segment = LiveSegment::open(&self.fs, &self.cache, &table.dir, table.id, meta.clone());
+                version.segments.insert(meta.id, segment);
             }
         });
         table.flushed_seq.store(complete_up_to, Ordering::Release);
         self.memory.frozen.fetch_sub(memtable.bytes() as i64, Ordering::Relaxed);
-        self.flushes.fetch_add(1, Ordering::Relaxed);
+        self.activity.note_flush(&metas);
         Ok(())
     }
 

@@ -33,6 +33,7 @@ mod ordered;
 mod own;
 mod prepare;
 mod recovery;
+pub mod report;
 pub mod row;
 pub mod schema;
 pub mod segment;

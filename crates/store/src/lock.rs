@@ -242,6 +242,11 @@ impl RowLocks {
         }
     }
 
+    /// How many rows `owner` has locked.
+    pub fn count_of(&self, owner: u64) -> u64 {
+        self.held_by(owner).lock().get(&owner).map_or(0, |names| names.len() as u64)
+    }
+
     /// How many rows are locked.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()

@@ -53,6 +53,9 @@ pub struct Memtable {
     bytes: AtomicUsize,
     /// What deletes make of the number of keys: an estimate of rows.
     deleted_rows: AtomicI64,
+    /// Versions that are not the newest of their key, and their bytes.
+    old_versions: AtomicU64,
+    old_version_bytes: AtomicU64,
     /// Log position of the first commit in it; `u64::MAX` while empty.
     first_lsn: AtomicU64,
 }
@@ -68,6 +71,8 @@ impl Memtable {
             map: RwLock::new(BTreeMap::new()),
             bytes: AtomicUsize::new(0),
             deleted_rows: AtomicI64::new(0),
+            old_versions: AtomicU64::new(0),
+            old_version_bytes: AtomicU64::new(0),
             first_lsn: AtomicU64::new(u64::MAX),
         }
     }
@@ -102,6 +107,29 @@ impl Memtable {
         self.len() as i64 - self.deleted_rows.load(Ordering::Relaxed)
     }
 
+    /// Versions that are not the newest of their key, and their bytes: what readers of the past may still need.
+    pub fn old_versions(&self) -> (u64, u64) {
+        (self.old_versions.load(Ordering::Relaxed), self.old_version_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Calls `take` with the time of each key, in pieces, so that writers do not wait long.
+    pub fn times(&self, take: &mut dyn FnMut(u64)) {
+        const PIECE: usize = 4096;
+        let mut from = Bound::Unbounded;
+        loop {
+            let map = self.map.read();
+            let mut last = None;
+            for (key, _) in
+                map.range::<[u8], _>((from.as_ref().map(|k: &Key| k.as_slice()), Bound::Unbounded)).take(PIECE)
+            {
+                self.layout.time_of_key(key).into_iter().for_each(&mut *take);
+                last = Some(key);
+            }
+            let Some(last) = last.cloned() else { return };
+            from = Bound::Excluded(last);
+        }
+    }
+
     /// Adds the writes of one commit. Versions that none of `snapshots` sees are dropped; the list ascends and ends with
     /// what new snapshots see until this commit is visible. Returns by how many bytes the memtable grew.
     pub fn apply(
@@ -114,6 +142,7 @@ impl Memtable {
         self.first_lsn.fetch_min(lsn, Ordering::AcqRel);
         let mut added = 0i64;
         let mut deleted = 0i64;
+        let mut old = Freed::default();
         let mut map = self.map.write();
         for (key, row) in writes {
             let mut version = RowVersion { seq, row, older: None };
@@ -130,11 +159,20 @@ impl Memtable {
                     deleted += i64::from(version.row.is_none()) - i64::from(current.row.is_none());
                     std::mem::swap(current, &mut version);
                     current.older = Some(Box::new(version));
-                    added -= drop_unseen(current, snapshots) as i64;
+                    let old_bytes = current.older.as_ref().map_or(0, |version| version.cost() as i64);
+                    let freed = drop_unseen(current, snapshots);
+                    added -= freed.bytes;
+                    old.versions += 1 - freed.versions;
+                    old.bytes += old_bytes - freed.bytes;
                 }
             }
         }
         self.deleted_rows.fetch_add(deleted, Ordering::Relaxed);
+        if old != Freed::default() {
+            // Adding a negative number wraps to the right sum.
+            self.old_versions.fetch_add(old.versions as u64, Ordering::Relaxed);
+            self.old_version_bytes.fetch_add(old.bytes as u64, Ordering::Relaxed);
+        }
         self.bytes.fetch_add(added.max(0) as usize, Ordering::Relaxed);
         self.bytes.fetch_sub((-added).max(0) as usize, Ordering::Relaxed);
         added
@@ -182,15 +220,22 @@ impl Memtable {
     }
 }
 
-/// Takes the versions behind the newest that no snapshot sees out of a chain; returns the bytes freed.
-fn drop_unseen(newest: &mut RowVersion, snapshots: &[u64]) -> usize {
-    let mut freed = 0;
+#[derive(Debug, Default, PartialEq)]
+struct Freed {
+    versions: i64,
+    bytes: i64,
+}
+
+/// Takes the versions behind the newest that no snapshot sees out of a chain; returns what was freed.
+fn drop_unseen(newest: &mut RowVersion, snapshots: &[u64]) -> Freed {
+    let mut freed = Freed::default();
     let mut newer = newest;
     while let Some(mut version) = newer.older.take() {
         if is_needed(version.seq, newer.seq, snapshots) {
             newer = newer.older.insert(version);
         } else {
-            freed += version.cost();
+            freed.versions += 1;
+            freed.bytes += version.cost() as i64;
             newer.older = version.older.take();
         }
     }
@@ -263,7 +308,8 @@ mod tests {
         let versions = newest.chain().count();
         let freed = drop_unseen(&mut newest, snapshots);
         let left: Vec<u64> = newest.chain().map(|v| v.seq).collect();
-        assert_eq!(freed, (versions - left.len()) * (3 + VERSION_OVERHEAD));
+        let gone = (versions - left.len()) as i64;
+        assert_eq!(freed, Freed { versions: gone, bytes: gone * (3 + VERSION_OVERHEAD as i64) });
         left
     }
 

@@ -3,33 +3,50 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
 /// All open snapshots of an engine.
 #[derive(Default)]
 pub struct Snapshots {
-    /// For each sequence number: how many, and since when there are any.
-    open: Mutex<BTreeMap<u64, (usize, Instant)>>,
+    open: Mutex<Open>,
     /// Counts what [`Snapshots::next_era`] was asked for.
     era: AtomicU64,
+}
+
+#[derive(Default)]
+struct Open {
+    /// By sequence number, then in the order in which they were taken.
+    snapshots: BTreeMap<(u64, u64), Opened>,
+    taken: u64,
+}
+
+struct Opened {
+    since: Instant,
+    /// Whose it is.
+    txn: u64,
 }
 
 /// The state of the engine after the commit with this sequence number; stays readable while it is held.
 pub struct Snapshot {
     seq: u64,
+    number: u64,
     era: u64,
     registry: Option<Arc<Snapshots>>,
 }
 
 impl Snapshots {
-    /// Takes a snapshot. `visible` is read under the lock, so that no flush can miss it.
-    pub fn take(self: &Arc<Self>, visible: impl FnOnce() -> u64) -> Arc<Snapshot> {
+    /// Takes a snapshot for a transaction (0: for none). `visible` is read under the lock, so that no flush can
+    /// miss it.
+    pub fn take(self: &Arc<Self>, txn: u64, visible: impl FnOnce() -> u64) -> Arc<Snapshot> {
+        let since = Instant::now();
         let mut open = self.open.lock();
         let seq = visible();
-        open.entry(seq).or_insert_with(|| (0, Instant::now())).0 += 1;
-        Arc::new(Snapshot { seq, era: self.era.load(Ordering::Acquire), registry: Some(self.clone()) })
+        open.taken += 1;
+        let number = open.taken;
+        open.snapshots.insert((seq, number), Opened { since, txn });
+        Arc::new(Snapshot { seq, number, era: self.era.load(Ordering::Acquire), registry: Some(self.clone()) })
     }
 
     /// A number that tells snapshots from before now, whose `era` is smaller, from those that are taken later.
@@ -40,7 +57,8 @@ impl Snapshots {
     /// Sequence numbers of the open snapshots, ascending, and `visible` as the newest possible one.
     pub fn list(&self, visible: impl FnOnce() -> u64) -> Vec<u64> {
         let open = self.open.lock();
-        let mut seqs: Vec<u64> = open.keys().copied().collect();
+        let mut seqs: Vec<u64> = open.snapshots.keys().map(|&(seq, _)| seq).collect();
+        seqs.dedup();
         let newest = visible();
         if seqs.last() != Some(&newest) {
             seqs.push(newest);
@@ -51,25 +69,26 @@ impl Snapshots {
     /// The oldest of [`Snapshots::list`].
     pub fn oldest(&self, visible: impl FnOnce() -> u64) -> u64 {
         let open = self.open.lock();
-        let oldest = open.keys().next().copied();
+        let oldest = open.snapshots.keys().next().map(|&(seq, _)| seq);
         oldest.unwrap_or_else(visible)
+    }
+
+    /// Sequence number, begin and transaction of the oldest one that is open.
+    pub fn oldest_open(&self) -> Option<(u64, Instant, u64)> {
+        let open = self.open.lock();
+        open.snapshots.iter().next().map(|(&(seq, _), opened)| (seq, opened.since, opened.txn))
     }
 
     /// How many are open.
     pub fn len(&self) -> usize {
-        self.open.lock().values().map(|(count, _)| count).sum()
-    }
-
-    /// For how long the oldest one has been open.
-    pub fn age(&self) -> Duration {
-        self.open.lock().values().next().map_or(Duration::ZERO, |(_, since)| since.elapsed())
+        self.open.lock().snapshots.len()
     }
 }
 
 impl Snapshot {
     /// Sees whatever is committed. It keeps nothing alive, so it is only for looking at newest versions.
     pub fn latest() -> Arc<Snapshot> {
-        Arc::new(Snapshot { seq: crate::group::OWN_SEQ - 1, era: u64::MAX, registry: None })
+        Arc::new(Snapshot { seq: crate::group::OWN_SEQ - 1, number: 0, era: u64::MAX, registry: None })
     }
 
     /// See [`Snapshots::next_era`].
@@ -86,12 +105,6 @@ impl Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         let Some(registry) = &self.registry else { return };
-        let mut open = registry.open.lock();
-        if let Some((count, _)) = open.get_mut(&self.seq) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&self.seq);
-            }
-        }
+        registry.open.lock().snapshots.remove(&(self.seq, self.number));
     }
 }

@@ -89,6 +89,17 @@ impl Workers {
         lists.flush_error.clone()
     }
 
+    /// How many tables wait for a flush and for a merge.
+    pub fn waiting(&self) -> (usize, usize) {
+        let lists = self.lists.lock();
+        (lists.flush.len(), lists.merge.len())
+    }
+
+    /// Why the last flush failed, if it did.
+    pub fn flush_error(&self) -> Option<String> {
+        self.lists.lock().flush_error.clone()
+    }
+
     /// Ends the threads and waits for them.
     pub fn stop(&self) {
         self.lists.lock().stop = true;
@@ -155,18 +166,21 @@ fn flush_one(engine: &Arc<Engine>, id: TableId) {
     let mut result = engine.flush_frozen(&table);
     // With many tables the log is not looked through after each.
     let is_last = engine.workers.lists.lock().flush.is_empty();
-    if result.is_ok() && (is_last || engine.flushes.load(Ordering::Relaxed) % FLUSHES_BETWEEN_TRIMS == 0) {
+    if result.is_ok() && (is_last || engine.activity.flushes.load(Ordering::Relaxed) % FLUSHES_BETWEEN_TRIMS == 0) {
         result = engine.trim_log();
     }
     let mut lists = engine.workers.lists.lock();
     lists.flushes += 1;
     match result {
         Ok(()) => {
-            lists.flush_error = None;
+            if lists.flush_error.take().is_some() {
+                tracing::info!(table = table.name(), "a memtable was written to disk again");
+            }
             lists.merge.insert(id);
             engine.workers.work.notify_all();
         }
         Err(error) => {
+            engine.activity.flush_failures.fetch_add(1, Ordering::Relaxed);
             tracing::error!(table = table.name(), %error, "could not write a memtable to disk; trying again");
             lists.flush_error = Some(error.to_string());
             lists.flush.insert(id);
@@ -209,6 +223,7 @@ fn merge_loop(weak: &Weak<Engine>) {
         };
         let Some(table) = table.and_then(|id| engine.table_by_id(id)) else { continue };
         if let Err(error) = engine.merge_table_until(&table, &|| workers.lists.lock().stop) {
+            engine.activity.merge_failures.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(table = table.name(), %error, "could not merge segments");
             let mut lists = workers.lists.lock();
             if !lists.stop {

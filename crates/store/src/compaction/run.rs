@@ -33,7 +33,12 @@ impl Engine {
         self.check_writable()?;
         let Some((inputs, forget_until)) = self.merge_inputs(table, plan) else { return Ok(()) };
         let layout = table.layout();
-        let merged = self.write_merged(table, &layout, plan, &inputs, forget_until, progress)?;
+        let running = self.activity.begin("merge", table.name(), inputs.iter().map(|s| s.meta().rows).sum());
+        let mut progress = |rows: u64| {
+            running.job.done.fetch_add(rows, Ordering::Relaxed);
+            progress(rows)
+        };
+        let merged = self.write_merged(table, &layout, plan, &inputs, forget_until, &mut progress)?;
         let mut edits: Vec<Edit> =
             merged.iter().map(|meta| Edit::AddSegment { table: table.id, meta: meta.clone() }).collect();
         edits.extend(plan.segments.iter().map(|&segment| Edit::RemoveSegment { table: table.id, segment }));
@@ -42,6 +47,7 @@ impl Engine {
             self.remove_refused(table, &merged);
             return Err(error);
         }
+        self.activity.note_merge(inputs.iter().map(|s| s.meta().bytes).sum(), &merged);
         table.install(|v| {
             for segment in &inputs {
                 v.segments.remove(&segment.meta().id);
@@ -51,7 +57,6 @@ impl Engine {
             }
         });
         inputs.iter().for_each(|s| s.mark_obsolete());
-        self.merges.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 

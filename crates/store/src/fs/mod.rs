@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 
+pub mod counted;
 pub mod os;
 pub mod sim;
 

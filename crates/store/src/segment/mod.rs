@@ -12,13 +12,15 @@ pub mod index;
 pub mod meta;
 mod order;
 pub mod reader;
+pub mod survey;
 mod verify;
 pub mod writer;
 pub mod zone;
 
 pub use index::{GroupIndex, SegmentColumn, SegmentIndex, SegmentSchema};
 pub use meta::{SegmentId, SegmentMeta};
-pub use reader::{ColumnSize, Segment};
+pub use reader::Segment;
+pub use survey::{BlockChoice, LaneSurvey, SurveyedLane};
 pub use writer::SegmentWriter;
 pub use zone::{Sum, ZoneMap};
 

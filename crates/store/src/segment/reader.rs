@@ -38,17 +38,6 @@ pub struct Segment {
     cache: Arc<BlockCache>,
 }
 
-/// What a column of a segment costs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ColumnSize {
-    /// `ColumnDef::id`.
-    pub column_id: u32,
-    /// Bytes of its blocks, their headers included.
-    pub bytes: u64,
-    /// Codecs of its first, middle and last block, each named once.
-    pub codecs: Vec<&'static str>,
-}
-
 /// Which block, and where.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockPlace {
@@ -148,46 +137,36 @@ impl Segment {
         Ok(index.zone(group, layout.schema().columns[position].id))
     }
 
-    /// Bytes and codecs of each column, in the segment's order. Reads up to three blocks of each.
-    pub fn column_sizes(&self) -> Result<Vec<ColumnSize>> {
-        let index = self.index()?;
-        let file = self.file()?;
-        let last = index.group_count().saturating_sub(1);
-        let mut sizes = Vec::with_capacity(index.columns.len());
-        for (own, column) in index.schema.columns.iter().zip(&index.columns) {
-            let bytes = column.blocks.length.iter().map(|&n| u64::from(n) + BLOCK_HEADER_BYTES as u64).sum();
-            let mut codecs = Vec::new();
-            let mut groups = vec![0, last / 2, last];
-            groups.dedup();
-            for group in groups.into_iter().take_while(|&g| g < index.group_count()) {
-                let place = self.place(&index, &column.blocks, group, own.id, own.lane)?;
-                let name = rrd_codec::codec_name(&self.read_block(&*file, &place)?[BLOCK_HEADER_BYTES..]);
-                if !codecs.contains(&name) {
-                    codecs.push(name);
-                }
-            }
-            sizes.push(ColumnSize { column_id: own.id, bytes, codecs });
-        }
-        Ok(sizes)
-    }
-
     /// The file, opened if it is not.
     pub(super) fn file(&self) -> Result<Arc<dyn ReadFile>> {
         self.cache.files().get(self.meta.id, || self.fs.open(&self.path))
     }
 
+    /// The file, opened for the caller alone.
+    pub(super) fn open_file(&self) -> Result<Arc<dyn ReadFile>> {
+        self.fs.open(&self.path)
+    }
+
+    pub(super) fn cache(&self) -> &BlockCache {
+        &self.cache
+    }
+
     /// Reads header, trailer and footer from the disk.
     pub(super) fn read_index(&self) -> Result<SegmentIndex> {
-        let file = self.file()?;
+        self.read_index_of(&*self.file()?)
+    }
+
+    /// [`Segment::read_index`] of the open file.
+    pub(super) fn read_index_of(&self, file: &dyn ReadFile) -> Result<SegmentIndex> {
         let bytes = file.len();
         if bytes != self.meta.bytes || bytes < MIN_FILE_BYTES {
             let what = format!("the file has {bytes} bytes, it was written with {}", self.meta.bytes);
             return Err(self.corrupt(bytes.min(self.meta.bytes), what));
         }
-        self.check_header(&*file)?;
+        self.check_header(file)?;
         let tail_bytes = TAIL_BYTES.min(bytes - HEADER_BYTES as u64);
         let tail_start = bytes - tail_bytes;
-        let tail = self.read(&*file, tail_start, tail_bytes as usize)?;
+        let tail = self.read(file, tail_start, tail_bytes as usize)?;
         let trailer_at = bytes - TRAILER_BYTES as u64;
         let Some((before, trailer)) = tail.split_last_chunk::<TRAILER_BYTES>() else {
             return Err(self.corrupt(trailer_at, "the file is too short for a trailer"));
@@ -196,7 +175,7 @@ impl Segment {
         let start = trailer.footer_offset;
         match start.checked_sub(tail_start) {
             Some(skip) => self.parse_footer(&before[skip as usize..], &trailer),
-            None => self.parse_footer(&self.read(&*file, start, trailer.footer_length as usize)?, &trailer),
+            None => self.parse_footer(&self.read(file, start, trailer.footer_length as usize)?, &trailer),
         }
     }
 

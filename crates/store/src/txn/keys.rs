@@ -120,9 +120,9 @@ impl Txn {
 
     /// Whether the key is behind the newest of its series, so that it cannot exist; then it is the newest.
     pub(super) fn is_behind_newest(&mut self, t: usize, key: &[u8]) -> Result<bool> {
-        let engine = &self.engine;
+        let (engine, id) = (&self.engine, self.id);
         let entry = &mut self.tables[t];
-        entry.check.get_or_insert_with(|| engine.take_snapshot());
+        entry.check.get_or_insert_with(|| engine.take_snapshot_for(id));
         let split = entry.layout.series_len(key);
         let (series, rest) = key.split_at(split);
         let seen_seq = entry.table.last_commit_seq.load(Ordering::Acquire);

@@ -182,7 +182,7 @@ impl Txn {
 
     fn snapshot(&mut self) -> Arc<Snapshot> {
         let engine = &self.engine;
-        self.snapshot.get_or_insert_with(|| engine.take_snapshot()).clone()
+        self.snapshot.get_or_insert_with(|| engine.take_snapshot_for(self.id)).clone()
     }
 
     /// Marks a place to roll back to: explicit savepoints, and the start of each statement in a transaction.

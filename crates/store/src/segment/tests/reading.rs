@@ -6,6 +6,7 @@ use super::*;
 use crate::error::Error;
 use crate::limits;
 use crate::segment::zone::{Sum, ZoneMap, order_f64};
+use crate::segment::{BlockChoice, SurveyedLane};
 
 fn whole() -> (Arc<RowLayout>, SimFs, SegmentMeta) {
     let layout = sample_layout();
@@ -50,12 +51,27 @@ fn zone_maps_are_those_of_the_rows() {
 }
 
 #[test]
-fn sizes_of_columns_and_the_rest_are_the_file() {
+fn a_survey_accounts_for_every_block_and_keeps_nothing() {
     let (_, fs, meta) = whole();
-    let sizes = open(&fs, &meta).column_sizes().unwrap();
-    assert_eq!(sizes.iter().map(|s| s.column_id).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 9]);
-    assert!(sizes.iter().all(|s| s.bytes > 20 && !s.codecs.is_empty()));
-    assert!(sizes.iter().map(|s| s.bytes).sum::<u64>() < meta.bytes);
+    let segment = open(&fs, &meta);
+    let groups = segment.peek_index().unwrap().group_count() as u64;
+    let lanes = segment.survey(&mut BlockChoice::new(1)).unwrap();
+    assert_eq!(segment.cache().counters().bytes, 0, "footers are not kept");
+    let ids: Vec<_> = lanes.iter().map(|lane| lane.lane).collect();
+    let columns = [1, 2, 3, 4, 5, 9].map(SurveyedLane::Column);
+    assert_eq!(ids, [&columns[..], &[SurveyedLane::Seqs, SurveyedLane::Kinds]].concat());
+    for lane in &lanes[..6] {
+        assert_eq!((lane.blocks, lane.rows, lane.codecs.values().sum::<u64>()), (groups, meta.rows, groups));
+    }
+    assert!(lanes.iter().all(|lane| !lane.codecs.contains_key("unknown")));
+    assert!(lanes.iter().any(|lane| lane.nulls > 0));
+    // What is left: header, footer, trailer.
+    let blocks: u64 = lanes.iter().map(|lane| lane.bytes).sum();
+    assert!(blocks < meta.bytes && blocks > meta.bytes / 2);
+    let some = segment.survey(&mut BlockChoice::new(2)).unwrap();
+    assert_eq!(some[0].codecs.values().sum::<u64>(), groups.div_ceil(2));
+    let none = segment.survey(&mut BlockChoice::new(0)).unwrap();
+    assert!(none.iter().all(|lane| lane.codecs.is_empty()));
 }
 
 #[test]

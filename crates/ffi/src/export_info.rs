@@ -1,0 +1,296 @@
+//! C functions for whoever looks after a server: INFORMATION_SCHEMA, status, messages for the error log.
+
+use std::ffi::{c_char, c_void};
+
+use crate::abi::{RrdCounterFn, RrdError, RrdText, RrdTextFn};
+use crate::export_engine::RrdEngine;
+use crate::guard::{get, guard};
+use crate::info::{self, COLUMNS, Cell, InfoColumn, Kind, Listener, SEGMENTS, TABLES};
+use crate::log::{self, Severity};
+use crate::status::{Failure, Outcome};
+use crate::status_text;
+
+/// A table of INFORMATION_SCHEMA.
+pub type RrdView = u32;
+/// RRD_TABLES.
+pub const RRD_VIEW_TABLES: RrdView = 0;
+/// RRD_SEGMENTS.
+pub const RRD_VIEW_SEGMENTS: RrdView = 1;
+/// RRD_COLUMNS.
+pub const RRD_VIEW_COLUMNS: RrdView = 2;
+
+/// What a cell or a column holds.
+pub type RrdCellKind = u8;
+/// NULL.
+pub const RRD_CELL_NULL: RrdCellKind = 0;
+/// An unsigned number.
+pub const RRD_CELL_UNSIGNED: RrdCellKind = 1;
+/// A double-precision number, its bits in `number`.
+pub const RRD_CELL_DOUBLE: RrdCellKind = 2;
+/// A text.
+pub const RRD_CELL_TEXT: RrdCellKind = 3;
+/// Microseconds since 1970, for a text column: to be shown in the session's time zone.
+pub const RRD_CELL_TIMESTAMP: RrdCellKind = 4;
+
+/// The column may be NULL.
+pub const RRD_INFO_NULLABLE: u8 = 1;
+/// The column takes time to find out; it is NULL unless asked for.
+pub const RRD_INFO_COSTLY: u8 = 2;
+/// The column shows values of rows.
+pub const RRD_INFO_ROW_VALUE: u8 = 4;
+/// The column names a column of the table.
+pub const RRD_INFO_COLUMN_NAME: u8 = 8;
+
+/// A column of a table of INFORMATION_SCHEMA.
+#[repr(C)]
+pub struct RrdInfoColumn {
+    /// Its name, zero-terminated, for ever.
+    pub name: *const c_char,
+    /// Characters of a text.
+    pub length: u32,
+    /// What it holds.
+    pub kind: RrdCellKind,
+    /// The `RRD_INFO_` flags.
+    pub flags: u8,
+    /// Keeps the layout the same everywhere.
+    pub reserved: u16,
+}
+
+/// A value; its text lives until the call of `row` returns.
+#[repr(C)]
+pub struct RrdCell {
+    /// A number.
+    pub number: u64,
+    /// A text.
+    pub text: RrdText,
+    /// Which of them.
+    pub kind: RrdCellKind,
+    /// Fraction digits of a timestamp.
+    pub digits: u8,
+    /// Keeps the layout the same everywhere.
+    pub reserved: [u8; 6],
+}
+
+/// Whoever reads a table of INFORMATION_SCHEMA. No function may be null.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RrdInfoReader {
+    /// Given to each function.
+    pub context: *mut c_void,
+    /// Whether rows about this table, by the engine's name, are wanted. Rows that follow are about it, until it is
+    /// called again.
+    pub wanted: Option<unsafe extern "C" fn(context: *mut c_void, name: *const c_char, length: usize) -> bool>,
+    /// Takes a row; true to stop.
+    pub row: Option<unsafe extern "C" fn(context: *mut c_void, cells: *const RrdCell, count: usize) -> bool>,
+    /// Told what could not be read.
+    pub problem: RrdTextFn,
+    /// Whether the statement was killed.
+    pub killed: Option<unsafe extern "C" fn(context: *mut c_void) -> bool>,
+}
+
+/// How grave a message is.
+pub type RrdSeverity = u32;
+/// Something is broken.
+pub const RRD_SEVERITY_ERROR: RrdSeverity = 0;
+/// Something should be looked at.
+pub const RRD_SEVERITY_WARNING: RrdSeverity = 1;
+/// Good to know.
+pub const RRD_SEVERITY_NOTE: RrdSeverity = 2;
+
+/// Writes a message of the engine to the server's error log; called from any thread.
+pub type RrdLogFn = Option<unsafe extern "C" fn(severity: RrdSeverity, text: *const c_char, length: usize)>;
+
+const _: () = {
+    assert!(size_of::<RrdInfoColumn>() == 16);
+    assert!(size_of::<RrdCell>() == 32);
+    assert!(size_of::<RrdInfoReader>() == 40);
+};
+
+/// Describes the `number`-th column of a view; false behind the last one.
+///
+/// # Safety
+/// `out` is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_info_column(view: RrdView, number: usize, out: *mut RrdInfoColumn) -> bool {
+    let described = match view {
+        RRD_VIEW_TABLES => describe(TABLES, number),
+        RRD_VIEW_SEGMENTS => describe(SEGMENTS, number),
+        _ => describe(COLUMNS, number),
+    };
+    // SAFETY: promised by the caller.
+    match (described, unsafe { out.as_mut() }) {
+        (Some(described), Some(out)) => {
+            *out = described;
+            true
+        }
+        _ => false,
+    }
+}
+
+fn describe<R>(columns: &[InfoColumn<R>], number: usize) -> Option<RrdInfoColumn> {
+    let column = columns.get(number)?;
+    let (kind, length) = match column.kind {
+        Kind::Unsigned => (RRD_CELL_UNSIGNED, 0),
+        Kind::Double => (RRD_CELL_DOUBLE, 0),
+        Kind::Text(length) => (RRD_CELL_TEXT, length),
+    };
+    Some(RrdInfoColumn { name: column.name.as_ptr(), length, kind, flags: column.flags, reserved: 0 })
+}
+
+/// Reads a view. Costly columns are NULL unless `wants_costly`.
+///
+/// # Safety
+/// Pointers are null or valid; the reader's functions may be called with its context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_info_read(
+    engine: *const RrdEngine,
+    view: RrdView,
+    wants_costly: bool,
+    reader: *const RrdInfoReader,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let reader = Reader::new(*get(reader)?)?;
+            let engine = &get(engine)?.engine;
+            for table in info::tables(engine, |_| true) {
+                if reader.is_killed() {
+                    break;
+                }
+                if !reader.wants(&table.name()) {
+                    continue;
+                }
+                let mut listener = Listener { problem: &mut |text| reader.tell(&text), stop: &|| reader.is_killed() };
+                let go_on = match view {
+                    RRD_VIEW_TABLES => reader.give(TABLES, &[info::table_row(&table, wants_costly)]),
+                    RRD_VIEW_SEGMENTS => {
+                        reader.give(SEGMENTS, &info::segment_rows(&table, wants_costly, &mut listener))
+                    }
+                    _ => reader.give(COLUMNS, &info::column_rows(&table, wants_costly, &mut listener)),
+                };
+                if !go_on {
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// A reader whose functions are there. They are called only within [`rrd_info_read`], whose caller promises that
+/// they may be.
+struct Reader {
+    context: *mut c_void,
+    wanted: unsafe extern "C" fn(*mut c_void, *const c_char, usize) -> bool,
+    row: unsafe extern "C" fn(*mut c_void, *const RrdCell, usize) -> bool,
+    problem: unsafe extern "C" fn(*mut c_void, *const c_char, usize),
+    killed: unsafe extern "C" fn(*mut c_void) -> bool,
+}
+
+impl Reader {
+    fn new(raw: RrdInfoReader) -> Outcome<Reader> {
+        let RrdInfoReader { context, wanted, row, problem, killed } = raw;
+        match (wanted, row, problem, killed) {
+            (Some(wanted), Some(row), Some(problem), Some(killed)) => {
+                Ok(Reader { context, wanted, row, problem, killed })
+            }
+            _ => Err(Failure::internal("internal error: a reader without functions")),
+        }
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        // SAFETY: see the struct.
+        unsafe { (self.wanted)(self.context, name.as_ptr().cast(), name.len()) }
+    }
+
+    fn tell(&self, text: &str) {
+        // SAFETY: see the struct.
+        unsafe { (self.problem)(self.context, text.as_ptr().cast(), text.len()) }
+    }
+
+    fn is_killed(&self) -> bool {
+        // SAFETY: see the struct.
+        unsafe { (self.killed)(self.context) }
+    }
+
+    /// False when the reader has enough.
+    fn give<R>(&self, columns: &[InfoColumn<R>], rows: &[R]) -> bool {
+        rows.iter().all(|row| {
+            let cells = info::cells(columns, row);
+            let raw: Vec<RrdCell> = cells.iter().map(raw_cell).collect();
+            // SAFETY: see the struct.
+            !unsafe { (self.row)(self.context, raw.as_ptr(), raw.len()) }
+        })
+    }
+}
+
+fn raw_cell(cell: &Cell) -> RrdCell {
+    let none = RrdText { data: std::ptr::null(), length: 0 };
+    let (kind, number, text, digits) = match cell {
+        Cell::Null => (RRD_CELL_NULL, 0, none, 0),
+        Cell::Unsigned(number) => (RRD_CELL_UNSIGNED, *number, none, 0),
+        Cell::Double(value) => (RRD_CELL_DOUBLE, value.to_bits(), none, 0),
+        Cell::Text(text) => (RRD_CELL_TEXT, 0, RrdText { data: text.as_ptr().cast(), length: text.len() }, 0),
+        Cell::Timestamp(micros, digits) => (RRD_CELL_TIMESTAMP, *micros, none, *digits),
+    };
+    RrdCell { number, text, kind, digits, reserved: [0; 6] }
+}
+
+/// Calls `counter` with each status variable.
+///
+/// # Safety
+/// `engine` is null or valid; `counter` may be called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_engine_counters(engine: *const RrdEngine, counter: RrdCounterFn, context: *mut c_void) {
+    // SAFETY: promised by the caller.
+    let _ = unsafe {
+        guard(std::ptr::null_mut(), || {
+            let Some(counter) = counter else { return Ok(()) };
+            for (name, value) in get(engine)?.engine.counters() {
+                counter(context, name.as_ptr().cast(), name.len(), value);
+            }
+            Ok(())
+        })
+    };
+}
+
+/// Calls `text` once with the report of SHOW ENGINE RRD STATUS. Works on an engine that stopped, too.
+///
+/// # Safety
+/// `engine` is null or valid; `text` may be called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_engine_report(engine: *const RrdEngine, text: RrdTextFn, context: *mut c_void) {
+    let mut report = String::new();
+    crate::guard::guard_close(|| {
+        // SAFETY: promised by the caller.
+        if let Some(handle) = unsafe { engine.as_ref() } {
+            report = status_text::report(&handle.engine, &handle.sessions);
+        }
+    });
+    if let Some(text) = text {
+        // SAFETY: promised by the caller.
+        unsafe { text(context, report.as_ptr().cast(), report.len()) };
+    }
+}
+
+/// From now on messages of the engine go to `log`; to nobody with null. When it returns nobody is in the function
+/// that was given before.
+///
+/// # Safety
+/// `log` is null or may be called by any thread until the next call of this function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_log_to(log: RrdLogFn) {
+    crate::guard::guard_close(|| match log {
+        None => log::disconnect(),
+        Some(write) => log::connect(Box::new(move |severity, line| {
+            let severity = match severity {
+                Severity::Error => RRD_SEVERITY_ERROR,
+                Severity::Warning => RRD_SEVERITY_WARNING,
+                Severity::Note => RRD_SEVERITY_NOTE,
+            };
+            // SAFETY: promised by the caller.
+            unsafe { write(severity, line.as_ptr().cast(), line.len()) };
+        })),
+    });
+}

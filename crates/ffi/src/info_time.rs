@@ -1,0 +1,175 @@
+//! Times of the store as INFORMATION_SCHEMA shows them: in the terms of the time column, so that they can be compared
+//! with it. Integers stay integers, DATETIME and TIMESTAMP are written out.
+
+use rrd_store::schema::{Lane, Schema, TimeColumn, TimeUnit};
+
+use crate::info::Cell;
+use crate::key_text::{datetime, split_fraction};
+
+/// What comes after it has no place in a DATETIME: the year 9999 is over.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+/// `s`, `TIMESTAMP(3)`.
+pub fn unit_name(unit: TimeUnit) -> String {
+    let sql_type = |name: &str, digits: u8| match digits {
+        0 => name.to_owned(),
+        digits => format!("{name}({digits})"),
+    };
+    match unit {
+        TimeUnit::S => "s".to_owned(),
+        TimeUnit::Ms => "ms".to_owned(),
+        TimeUnit::Us => "us".to_owned(),
+        TimeUnit::Ns => "ns".to_owned(),
+        TimeUnit::Timestamp { fraction_digits } => sql_type("TIMESTAMP", fraction_digits),
+        TimeUnit::Datetime { fraction_digits } => sql_type("DATETIME", fraction_digits),
+    }
+}
+
+/// A time that the lane holds; NULL without a time column.
+pub fn time_cell(schema: &Schema, value: u64) -> Cell {
+    let Some(time) = schema.time else { return Cell::Null };
+    match time.unit {
+        TimeUnit::Timestamp { fraction_digits } => timestamp(value, fraction_digits),
+        TimeUnit::Datetime { fraction_digits } => Cell::Text(datetime(value, fraction_digits)),
+        _ => Cell::Text(integer(schema, time, value)),
+    }
+}
+
+/// A bound of a chunk, which need not be a time that exists: the nearest one. NULL if it lies behind all times.
+pub fn bound_cell(schema: &Schema, value: u64) -> Cell {
+    let Some(time) = schema.time else { return Cell::Null };
+    if value > last_of(width(schema, time)) {
+        return Cell::Null;
+    }
+    match time.unit {
+        TimeUnit::Datetime { fraction_digits } => {
+            let bits = 8 * u32::from(fraction_digits.div_ceil(2));
+            Cell::Text(datetime(real_datetime(value >> bits) << bits, fraction_digits))
+        }
+        _ => time_cell(schema, value),
+    }
+}
+
+fn width(schema: &Schema, time: TimeColumn) -> u8 {
+    match schema.columns.get(usize::from(time.column)).map(|column| column.lane) {
+        Some(Lane::Int { width }) => width.clamp(1, 8),
+        _ => 8,
+    }
+}
+
+/// The largest value of an integer lane.
+fn last_of(width: u8) -> u64 {
+    u64::MAX >> (64 - 8 * u32::from(width))
+}
+
+/// A signed column's bias is its sign bit.
+fn integer(schema: &Schema, time: TimeColumn, value: u64) -> String {
+    let shift = 64 - 8 * u32::from(width(schema, time));
+    match time.bias {
+        0 => value.to_string(),
+        bias => ((((value ^ bias) << shift) as i64) >> shift).to_string(),
+    }
+}
+
+fn timestamp(value: u64, digits: u8) -> Cell {
+    let (seconds, fraction) = split_fraction(value, digits);
+    if seconds > LAST_SECOND {
+        return Cell::Null;
+    }
+    let micros: u64 = format!("{:0<6}", fraction.trim_start_matches('.')).parse().unwrap_or(0);
+    Cell::Timestamp(seconds * 1_000_000 + micros, digits)
+}
+
+/// The packed bits have room for month 0, day 0, hour 31, second 63: here is the nearest time that has none of it.
+fn real_datetime(packed: u64) -> u64 {
+    const TIME_BITS: u32 = 17;
+    let (sign, whole) = (packed & 1 << 39, packed & ((1 << 39) - 1));
+    let (date, time) = (whole >> TIME_BITS, whole & 0x1_FFFF);
+    let (months, day) = (date >> 5, date & 31);
+    if months % 13 == 0 || day == 0 {
+        let months = if months % 13 == 0 { months + 1 } else { months };
+        return sign | (months << 5 | 1) << TIME_BITS;
+    }
+    let (hour, minute, second) = (time >> 12, time >> 6 & 63, time & 63);
+    let time = match (hour > 23, minute > 59) {
+        (true, _) => 23 << 12 | 59 << 6 | 59,
+        (_, true) => hour << 12 | 59 << 6 | 59,
+        _ => hour << 12 | minute << 6 | second.min(59),
+    };
+    sign | date << TIME_BITS | time
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema(width: u8, unit: TimeUnit, bias: u64) -> Schema {
+        let column = rrd_store::schema::ColumnDef {
+            id: 0,
+            name: "ts".into(),
+            lane: Lane::Int { width },
+            nullable: false,
+            hidden: false,
+            options: Vec::new(),
+            initial: None,
+        };
+        Schema {
+            next_column: 0,
+            next_index: 0,
+            version: 1,
+            columns: vec![column],
+            key: vec![0],
+            time: Some(TimeColumn { column: 0, unit, bias }),
+            row_number: None,
+            compression: Default::default(),
+            chunk_length: None,
+            indexes: Vec::new(),
+            auto_increment: None,
+            index_of: None,
+            options: Vec::new(),
+        }
+    }
+
+    fn packed(year: u64, month: u64, day: u64, hour: u64, minute: u64, second: u64) -> u64 {
+        1 << 39 | ((year * 13 + month) << 5 | day) << 17 | hour << 12 | minute << 6 | second
+    }
+
+    #[test]
+    fn integers_are_those_of_the_column() {
+        let unsigned = schema(4, TimeUnit::S, 0);
+        assert_eq!(time_cell(&unsigned, u64::from(u32::MAX)), Cell::Text("4294967295".into()));
+        assert_eq!(bound_cell(&unsigned, 1 << 32), Cell::Null, "behind the last time there is no bound");
+        let signed = schema(8, TimeUnit::Ms, 1 << 63);
+        assert_eq!(time_cell(&signed, (1 << 63) - 5), Cell::Text("-5".into()));
+        assert_eq!(time_cell(&signed, (1 << 63) + 5), Cell::Text("5".into()));
+    }
+
+    #[test]
+    fn timestamps_keep_their_fraction() {
+        let plain = schema(4, TimeUnit::Timestamp { fraction_digits: 0 }, 0);
+        assert_eq!(time_cell(&plain, 1_700_000_000), Cell::Timestamp(1_700_000_000_000_000, 0));
+        let millis = schema(6, TimeUnit::Timestamp { fraction_digits: 3 }, 0);
+        assert_eq!(time_cell(&millis, 1_700_000_000 << 16 | 1230), Cell::Timestamp(1_700_000_000_123_000, 3));
+    }
+
+    #[test]
+    fn bounds_that_are_no_times_become_the_nearest_ones() {
+        let s = schema(5, TimeUnit::Datetime { fraction_digits: 0 }, 0);
+        for (bound, shown) in [
+            (packed(2024, 2, 29, 23, 59, 58), "2024-02-29 23:59:58"),
+            (packed(2024, 3, 0, 17, 0, 0), "2024-03-01 00:00:00"),
+            (packed(2024, 0, 9, 1, 1, 1), "2024-01-01 00:00:00"),
+            (packed(2024, 2, 1, 24, 0, 0), "2024-02-01 23:59:59"),
+            (packed(2024, 2, 1, 5, 60, 0), "2024-02-01 05:59:59"),
+            (packed(2024, 2, 1, 5, 0, 62), "2024-02-01 05:00:59"),
+        ] {
+            assert_eq!(bound_cell(&s, bound), Cell::Text(shown.into()));
+        }
+    }
+
+    #[test]
+    fn units_are_named_as_users_write_them() {
+        assert_eq!(unit_name(TimeUnit::Us), "us");
+        assert_eq!(unit_name(TimeUnit::Datetime { fraction_digits: 6 }), "DATETIME(6)");
+    }
+}

@@ -1,0 +1,158 @@
+//! The text of SHOW ENGINE RRD STATUS.
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rrd_store::Engine;
+
+use crate::guard::broken;
+use crate::sessions::Sessions;
+
+/// Transactions that are listed, the oldest ones.
+const LISTED: usize = 50;
+
+/// Counters by section; what is in none of them comes last, so a new one is never missing.
+const SECTIONS: [(&str, &[&str]); 3] = [
+    ("ROWS", &["rows_", "commits", "tables"]),
+    ("LOG AND FILES", &["log_", "manifest_", "segment_", "folder_", "files_"]),
+    ("FLUSHES AND MERGES", &["flush", "merge"]),
+];
+
+/// Counters that the sections before the counters tell in words.
+const TOLD: [&str; 9] = [
+    "read_only",
+    "open_snapshots",
+    "oldest_snapshot_",
+    "old_version",
+    "memtable_bytes",
+    "cache_bytes",
+    "row_locks",
+    "tables",
+    "prepared_transactions",
+];
+
+/// The report.
+pub fn report(engine: &Engine, sessions: &Sessions) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = write_state(&mut out, engine);
+    let _ = write_transactions(&mut out, engine, sessions);
+    let _ = write_work(&mut out, engine);
+    let _ = write_memory(&mut out, engine);
+    let _ = write_counters(&mut out, engine);
+    out
+}
+
+fn write_state(out: &mut String, engine: &Engine) -> std::fmt::Result {
+    writeln!(out, "STATE")?;
+    match (broken(), engine.poisoned()) {
+        (Some(reason), _) => writeln!(out, "  stopped: {reason}; restart the server"),
+        (None, Some(reason)) => {
+            writeln!(out, "  read-only: {reason}; restart the server once the cause is mended")
+        }
+        (None, None) => writeln!(out, "  running"),
+    }?;
+    let tables = engine.base_tables().len();
+    writeln!(out, "  tables: {tables}")
+}
+
+fn write_transactions(out: &mut String, engine: &Engine, sessions: &Sessions) -> std::fmt::Result {
+    let counters = engine.counters();
+    let counter = |name: &str| counters.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value);
+    let open = sessions.transactions();
+    writeln!(out, "TRANSACTIONS")?;
+    writeln!(
+        out,
+        "  open: {}, prepared: {}, rows locked: {}",
+        open.len(),
+        counter("prepared_transactions"),
+        counter("row_locks")
+    )?;
+    match engine.oldest_open_snapshot() {
+        None => writeln!(out, "  snapshots: none")?,
+        Some(oldest) => {
+            let of = match sessions.connection_of(oldest.txn) {
+                Some(connection) => format!(" of connection {connection}"),
+                None => String::new(),
+            };
+            writeln!(
+                out,
+                "  snapshots: {}, the oldest{of} open for {}, {} commits since",
+                counter("open_snapshots"),
+                seconds(oldest.age),
+                oldest.commits
+            )?;
+        }
+    }
+    writeln!(
+        out,
+        "  old row versions in memory: {} in {} bytes",
+        counter("old_versions"),
+        counter("old_version_bytes")
+    )?;
+    for transaction in open.iter().take(LISTED) {
+        writeln!(
+            out,
+            "  connection {}: open for {}, row locks {}",
+            transaction.connection,
+            seconds(transaction.age),
+            engine.row_locks_of(transaction.txn)
+        )?;
+    }
+    match open.len().saturating_sub(LISTED) {
+        0 => Ok(()),
+        more => writeln!(out, "  and {more} younger ones"),
+    }
+}
+
+fn write_work(out: &mut String, engine: &Engine) -> std::fmt::Result {
+    writeln!(out, "BACKGROUND WORK")?;
+    let (flushes, merges) = engine.waiting_work();
+    writeln!(out, "  tables waiting for a flush: {flushes}, for a merge: {merges}")?;
+    if let Some(error) = engine.flush_error() {
+        writeln!(out, "  the last flush failed: {error}; it is tried again each second")?;
+    }
+    for job in engine.jobs() {
+        let so_far = match (job.done.load(Ordering::Relaxed), job.rows) {
+            (0, rows) => format!("{rows} rows"),
+            (done, rows) => format!("{done} of {rows} rows"),
+        };
+        writeln!(out, "  {} of '{}': {so_far}, for {}", job.kind, job.table, seconds(job.since.elapsed()))?;
+    }
+    Ok(())
+}
+
+fn write_memory(out: &mut String, engine: &Engine) -> std::fmt::Result {
+    let memory = engine.memory_report();
+    writeln!(out, "MEMORY")?;
+    writeln!(
+        out,
+        "  memtables: {} bytes, {} of them being flushed; limit {} (rrd_memtable_size)",
+        memory.active_bytes + memory.frozen_bytes,
+        memory.frozen_bytes,
+        memory.memtable_limit
+    )?;
+    writeln!(out, "  block cache: {} bytes; limit {} (rrd_cache_size)", memory.cache_bytes, memory.cache_limit)
+}
+
+fn write_counters(out: &mut String, engine: &Engine) -> std::fmt::Result {
+    let mut left = engine.counters();
+    left.retain(|(name, _)| !TOLD.iter().any(|told| name.starts_with(told)) || name.starts_with("row_lock_"));
+    for (title, prefixes) in SECTIONS {
+        let (here, rest) =
+            left.into_iter().partition(|(name, _)| prefixes.iter().any(|prefix| name.starts_with(prefix)));
+        left = rest;
+        write_section(out, title, &here)?;
+    }
+    write_section(out, "CACHE AND LOCKS", &left)
+}
+
+fn write_section(out: &mut String, title: &str, counters: &[(&str, u64)]) -> std::fmt::Result {
+    writeln!(out, "{title}")?;
+    counters.iter().try_for_each(|(name, value)| writeln!(out, "  {name}: {value}"))
+}
+
+fn seconds(age: Duration) -> String {
+    format!("{} s", age.as_secs())
+}
