@@ -82,9 +82,6 @@
 // The clustering key, where the number of a secondary index (in `RrdTableDefinition::indexes`) may stand.
 #define RRD_CLUSTERING_KEY UINT32_MAX
 
-// A change of a table that is not committed.
-typedef struct RrdAlter RrdAlter;
-
 // The column may be NULL.
 #define RRD_INFO_NULLABLE 1
 
@@ -96,6 +93,9 @@ typedef struct RrdAlter RrdAlter;
 
 // The column names a column of the table.
 #define RRD_INFO_COLUMN_NAME 8
+
+// A change of a table that is not committed.
+typedef struct RrdAlter RrdAlter;
 
 // The engine of a server.
 typedef struct RrdEngine RrdEngine;
@@ -288,13 +288,14 @@ typedef int32_t (*RrdKilledFn)(void *connection);
 // How a transaction reads.
 typedef uint32_t RrdIsolation;
 
-// What reads do about row locks.
-typedef uint32_t RrdLocking;
+// Told that a connection is about to wait for a lock that another one holds.
+typedef void (*RrdWaitFn)(void *waiting, void *holder);
+
 // Given a text: a finding of CHECK TABLE, a line of a report.
 typedef void (*RrdTextFn)(void *context, const char *text, size_t length);
 
-// Told that a connection is about to wait for a lock that another one holds.
-typedef void (*RrdWaitFn)(void *waiting, void *holder);
+// What reads do about row locks.
+typedef uint32_t RrdLocking;
 
 // Figures of a table.
 typedef struct RrdTableStats {
@@ -322,7 +323,6 @@ typedef uint32_t RrdInsert;
 
 // Where a scan begins, seen from a key image (or a leading part of one).
 typedef uint32_t RrdSeek;
-
 
 // A table of INFORMATION_SCHEMA.
 typedef uint32_t RrdView;
