@@ -103,6 +103,11 @@ struct SignalState {
 }
 
 impl Name {
+    /// Not the lock of a whole table, which is the one of no key.
+    fn is_row(&self) -> bool {
+        !self.key.is_empty()
+    }
+
     fn by_ref(&self) -> NameRef<'_> {
         NameRef { table: self.table, key: &self.key }
     }
@@ -244,12 +249,13 @@ impl RowLocks {
 
     /// How many rows `owner` has locked.
     pub fn count_of(&self, owner: u64) -> u64 {
-        self.held_by(owner).lock().get(&owner).map_or(0, |names| names.len() as u64)
+        let rows = |names: &Vec<Name>| names.iter().filter(|name| name.is_row()).count() as u64;
+        self.held_by(owner).lock().get(&owner).map_or(0, rows)
     }
 
     /// How many rows are locked.
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
+        self.shards.iter().map(|shard| shard.lock().keys().filter(|name| name.is_row()).count()).sum()
     }
 
     /// Whether no row is locked.
