@@ -231,7 +231,8 @@ impl Cursor {
 
     /// [`Cursor::next_span`] of the table that the cursor itself walks over.
     fn next_own_span(&mut self, max_rows: usize) -> Result<Option<Span>> {
-        if self.own.as_ref().is_some_and(|own| own.read().generation != self.own_generation) {
+        let has_changed = self.own.as_ref().is_some_and(|own| own.read().generation != self.own_generation);
+        if has_changed && !self.is_ahead_unchanged()? {
             self.rebuild()?;
         }
         let Some(merge) = &mut self.merge else { return Ok(None) };
@@ -254,6 +255,24 @@ impl Cursor {
             return Ok(Some(Span { group, first: first as u32, rows: rows as u32, direction: self.direction }));
         }
         Ok(None)
+    }
+
+    /// Whether all own writes since the merge was built are behind the walk, as those of an UPDATE to the rows that it
+    /// has read: then the merge goes on as it is.
+    fn is_ahead_unchanged(&mut self) -> Result<bool> {
+        let (Some((group, row)), Some(own)) = (&self.last, &self.own) else { return Ok(false) };
+        let mut last = Vec::new();
+        group.push_key(*row, &mut last)?;
+        let writes = own.read();
+        let is_behind = |key: &[u8]| match self.direction {
+            Direction::Forward => key <= last.as_slice(),
+            Direction::Backward => key >= last.as_slice(),
+        };
+        let unchanged = writes.changed_since(self.own_generation).is_some_and(|mut keys| keys.all(is_behind));
+        if unchanged {
+            self.own_generation = writes.generation;
+        }
+        Ok(unchanged)
     }
 
     /// A start outside the bounds is moved to the bound.

@@ -7,12 +7,12 @@
 //! a crash nobody holds a lock. What a lock protects is the business of transactions.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use hashbrown::Equivalent;
+use hashbrown::{DefaultHashBuilder, Equivalent};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use smallvec::SmallVec;
 
@@ -28,6 +28,9 @@ const SHARDS: usize = 64;
 /// How often a waiter looks whether its statement was killed, should nobody wake it.
 const POLL: Duration = Duration::from_millis(100);
 
+/// Locks of one owner from which on they are let go of by a sweep.
+const SWEPT_LOCKS: usize = 1 << 14;
+
 /// Places for locks that an idle shard keeps.
 const KEPT_CAPACITY: usize = 64;
 
@@ -42,7 +45,7 @@ pub enum LockMode {
 
 /// All row locks of an engine.
 pub struct RowLocks {
-    hasher: RandomState,
+    hasher: DefaultHashBuilder,
     shards: Vec<Mutex<Shard>>,
     /// What each owner holds, in shards by owner.
     held: Vec<Mutex<HashMap<u64, Vec<Name>>>>,
@@ -135,7 +138,7 @@ impl RowLocks {
     /// No locks.
     pub fn new() -> RowLocks {
         RowLocks {
-            hasher: RandomState::new(),
+            hasher: DefaultHashBuilder::default(),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             held: (0..SHARDS).map(|_| Mutex::default()).collect(),
             waits: Mutex::default(),
@@ -238,12 +241,31 @@ impl RowLocks {
             }
             names.unwrap_or_default()
         };
+        if names.len() >= SWEPT_LOCKS {
+            drop(names);
+            return self.sweep(owner);
+        }
         for name in names {
             let mut shard = self.shard(name.by_ref()).lock();
             if let Some(lock) = shard.get_mut(&name) {
                 lock.holders.retain(|(holder, _)| *holder != owner);
                 settle(&mut shard, &name);
             }
+        }
+    }
+
+    /// Lets go of an owner's many locks by going through all that there are: faster than to look each one up.
+    fn sweep(&self, owner: u64) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            shard.retain(|_, lock| {
+                if lock.holders.iter().any(|(holder, _)| *holder == owner) {
+                    lock.holders.retain(|(holder, _)| *holder != owner);
+                    lock.serve();
+                }
+                !lock.is_unwanted()
+            });
+            shard.shrink_to(KEPT_CAPACITY);
         }
     }
 
@@ -365,7 +387,7 @@ fn settle(shard: &mut Shard, name: &Name) {
         return;
     };
     lock.serve();
-    if lock.holders.is_empty() && lock.queue.is_empty() {
+    if lock.is_unwanted() {
         shard.remove(name);
         if shard.is_empty() {
             shard.shrink_to(KEPT_CAPACITY);
@@ -374,6 +396,11 @@ fn settle(shard: &mut Shard, name: &Name) {
 }
 
 impl Lock {
+    /// Whether nobody holds it or waits for it.
+    fn is_unwanted(&self) -> bool {
+        self.holders.is_empty() && self.queue.is_empty()
+    }
+
     /// Whether `owner` holds at least `mode`.
     fn is_held(&self, owner: u64, mode: LockMode) -> bool {
         let enough = |held: LockMode| held == mode || held == LockMode::Exclusive;

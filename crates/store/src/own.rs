@@ -4,7 +4,7 @@
 //! than all private segments, a later private segment newer than an earlier one. Cursors of the transaction read it
 //! beside the committed rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -65,7 +65,15 @@ pub struct OwnWrites {
     pub private: Vec<PrivateSegment>,
     /// Changes with every write: cursors notice and look again.
     pub generation: u64,
+    /// Set when a cursor reads it: from then on `recent` is kept.
+    pub is_read: bool,
+    /// Keys of the last writes to `map`, and the generation before the first of them.
+    recent: VecDeque<Key>,
+    recent_from: u64,
 }
+
+/// Writes that are remembered: as many as an UPDATE makes between two short spans of its scan.
+const RECENT_WRITES: usize = 64;
 
 impl OwnWrites {
     /// Whether there is nothing.
@@ -75,7 +83,7 @@ impl OwnWrites {
 
     /// Puts a write, gives back the one that it replaces.
     pub fn put(&mut self, key: Key, write: OwnWrite) -> Option<OwnWrite> {
-        self.generation += 1;
+        self.note(&key);
         self.bytes += key.len() + write.cost();
         let key_len = key.len();
         let previous = self.map.insert(key, write);
@@ -87,12 +95,37 @@ impl OwnWrites {
 
     /// Takes a write back out.
     pub fn remove(&mut self, key: &[u8]) -> Option<OwnWrite> {
-        self.generation += 1;
+        self.note(key);
         let previous = self.map.remove(key);
         if let Some(p) = &previous {
             self.bytes -= key.len() + p.cost();
         }
         previous
+    }
+
+    /// Counts a write to the map.
+    fn note(&mut self, key: &[u8]) {
+        self.generation += 1;
+        if !self.is_read {
+            return;
+        }
+        if self.recent_from + self.recent.len() as u64 + 1 != self.generation {
+            // Something else than the map changed in between.
+            self.recent.clear();
+            self.recent_from = self.generation - 1;
+        }
+        if self.recent.len() == RECENT_WRITES {
+            self.recent.pop_front();
+            self.recent_from += 1;
+        }
+        self.recent.push_back(Key::from_slice(key));
+    }
+
+    /// The keys written since a generation, if that is all that has changed and not too long ago.
+    pub fn changed_since(&self, generation: u64) -> Option<impl Iterator<Item = &[u8]>> {
+        let is_known = self.recent_from + self.recent.len() as u64 == self.generation && generation >= self.recent_from;
+        let skipped = generation.saturating_sub(self.recent_from) as usize;
+        is_known.then(|| self.recent.iter().skip(skipped).map(|key| key.as_slice()))
     }
 
     /// Sequence number that the `rank`-th private segment's rows have for the transaction's own reads.
@@ -125,5 +158,45 @@ impl OwnWrites {
             out.push(layout, key, u64::MAX, write.row.as_deref());
         }
         last.cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(own: &mut OwnWrites, key: u8) {
+        own.put(Key::from_slice(&[key]), OwnWrite { row: None, expects_absent: None });
+    }
+
+    fn since(own: &OwnWrites, generation: u64) -> Option<Vec<u8>> {
+        own.changed_since(generation).map(|keys| keys.map(|key| key[0]).collect())
+    }
+
+    #[test]
+    fn a_cursor_is_told_what_was_written_since_it_looked() {
+        let mut own = OwnWrites::default();
+        put(&mut own, 1);
+        assert_eq!(since(&own, 0), None, "nobody read it yet");
+        own.is_read = true;
+        let start = own.generation;
+        put(&mut own, 2);
+        put(&mut own, 3);
+        own.remove(&[2]);
+        assert_eq!(since(&own, start), Some(vec![2, 3, 2]));
+        assert_eq!(since(&own, start + 2), Some(vec![2]));
+        assert_eq!(since(&own, own.generation), Some(vec![]));
+        assert_eq!(since(&own, 0), None);
+        own.generation += 1;
+        assert_eq!(since(&own, start + 3), None, "more than keys has changed");
+        put(&mut own, 4);
+        assert_eq!(since(&own, start + 3), None);
+        assert_eq!(since(&own, start + 4), Some(vec![4]));
+        for key in 0..=255 {
+            put(&mut own, key);
+        }
+        assert_eq!(since(&own, own.generation - 2), Some(vec![254, 255]));
+        assert_eq!(since(&own, own.generation - RECENT_WRITES as u64).map(|keys| keys.len()), Some(RECENT_WRITES));
+        assert_eq!(since(&own, own.generation - RECENT_WRITES as u64 - 1), None);
     }
 }

@@ -23,6 +23,7 @@ use crate::ordered::Ordered;
 pub use crate::own::OnDuplicate;
 use crate::own::{OwnWrite, OwnWrites};
 use crate::row::RowLayout;
+use crate::segment::SegmentMeta;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 
@@ -306,6 +307,7 @@ impl Txn {
     fn cursor_at(&mut self, table: &Arc<Table>, snapshot: Arc<Snapshot>) -> Cursor {
         let t = self.table_index(table);
         let entry = &self.tables[t];
+        entry.own.write().is_read = true;
         Cursor::new(entry.table.version(), entry.layout.clone(), snapshot, Some(entry.own.clone()))
     }
 
@@ -396,7 +398,8 @@ impl Txn {
             return false;
         }
         let own = entry.own.read();
-        own.private.is_empty() && !own.map.contains_key(key)
+        let is_elsewhere = |meta: &SegmentMeta| key < meta.first_key.as_slice() || key > meta.last_key.as_slice();
+        !own.map.contains_key(key) && own.private.iter().all(|p| is_elsewhere(p.segment.meta()))
     }
 
     /// The newest committed (or own) version of a row in row format, regardless of the snapshot; false if none.
