@@ -303,6 +303,9 @@ pub struct RrdConfig {
 /// Whether the statement of this connection was killed; non-zero if so.
 pub type RrdKilledFn = Option<unsafe extern "C" fn(connection: *mut c_void) -> i32>;
 
+/// Told on a waiting thread that a long wait begins, and that it ended.
+pub type RrdPauseFn = Option<unsafe extern "C" fn(begins: bool)>;
+
 /// Told of progress: `done` of `total`; non-zero stops the work.
 pub type RrdProgressFn = Option<unsafe extern "C" fn(context: *mut c_void, done: u64, total: u64) -> i32>;
 

@@ -30,6 +30,7 @@ mod memtable;
 mod merge;
 mod newest;
 mod own;
+pub mod pause;
 mod prepare;
 mod recovery;
 pub mod row;

@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
 use crate::manifest::edit::TableId;
+use crate::pause::Pause;
 
 #[cfg(test)]
 mod tests;
@@ -267,7 +268,10 @@ impl RowLocks {
     ) -> Result<()> {
         self.waits_begun.fetch_add(1, Ordering::Relaxed);
         let outcome = match self.begin_wait(owner, name) {
-            Ok(()) => signal.wait(timeout, interrupted),
+            Ok(()) => {
+                let _pause = Pause::begin();
+                signal.wait(timeout, interrupted)
+            }
             deadlock => deadlock,
         };
         self.waits.lock().remove(&owner);
