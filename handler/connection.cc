@@ -136,17 +136,6 @@ static size_t pack_xid(const XID *xid, uchar *out)
 
 static const size_t packed_xid_max= 24 + XIDDATASIZE;
 
-/* Tells a thread pool that the thread waits for the disk, so that it lets others work meanwhile. */
-class Disk_wait
-{
-public:
-  explicit Disk_wait(THD *thd) : m_thd(thd) { thd_wait_begin(thd, THD_WAIT_GROUP_COMMIT); }
-  ~Disk_wait() { thd_wait_end(m_thd); }
-
-private:
-  THD *m_thd;
-};
-
 int Rrd_connection::prepare(THD *thd, bool all)
 {
   if (!all && is_multi_statement(thd))
@@ -157,7 +146,6 @@ int Rrd_connection::prepare(THD *thd, bool all)
   const RrdText text= {reinterpret_cast<char *>(packed), pack_xid(&xid, packed)};
   m_in_statement= m_has_mark= false;
   RrdError error;
-  Disk_wait wait(thd);
   return rrd_session_prepare(m_session, &text, &error) == RRD_OK ? 0 : refused(error);
 }
 
@@ -167,7 +155,6 @@ int Rrd_connection::commit(THD *thd, bool all)
     return forget_statement();
   m_in_statement= m_has_mark= false;
   RrdError error;
-  Disk_wait wait(thd);
   return rrd_session_commit(m_session, &error) == RRD_OK ? 0 : refused(error);
 }
 

@@ -19,12 +19,22 @@ static handler *create_handler(handlerton *hton, TABLE_SHARE *share, MEM_ROOT *m
   return new (memory) ha_rrd(hton, share);
 }
 
+/* A thread pool runs another connection's statement meanwhile. */
+static void tell_pause(bool begins)
+{
+  if (begins)
+    thd_wait_begin(nullptr, THD_WAIT_ROW_LOCK);
+  else
+    thd_wait_end(nullptr);
+}
+
 static bool start_engine()
 {
   RrdError error;
   const RrdConfig config= rrd_start_config();
   static_assert(sizeof(RrdConfig) == 40, "RrdConfig differs from the store's");
   rrd_open_error_log();
+  rrd_report_pauses(tell_pause);
   if (rrd_engine_open(&config, &rrd_engine, &error) == RRD_OK)
   {
     rrd_report_waits();

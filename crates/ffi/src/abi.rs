@@ -306,6 +306,9 @@ pub type RrdKilledFn = Option<unsafe extern "C" fn(connection: *mut c_void) -> i
 /// Told that a connection is about to wait for a lock that another one holds.
 pub type RrdWaitFn = Option<unsafe extern "C" fn(waiting: *mut c_void, holder: *mut c_void)>;
 
+/// Told on a waiting thread that a long wait begins, and that it ended.
+pub type RrdPauseFn = Option<unsafe extern "C" fn(begins: bool)>;
+
 /// Told of progress: `done` of `total`; non-zero stops the work.
 pub type RrdProgressFn = Option<unsafe extern "C" fn(context: *mut c_void, done: u64, total: u64) -> i32>;
 

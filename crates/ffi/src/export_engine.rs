@@ -7,7 +7,7 @@ use rrd_store::engine::TEMPORARY_PREFIX;
 use rrd_store::fs::os::OsFs;
 use rrd_store::{Config, Engine, FlushLog};
 
-use crate::abi::{RrdConfig, RrdError, RrdTableDefinition, RrdText};
+use crate::abi::{RrdConfig, RrdError, RrdPauseFn, RrdTableDefinition, RrdText};
 use crate::connections::Connections;
 use crate::definition::{Definition, read_text};
 use crate::guard::{get, guard, guard_close};
@@ -31,6 +31,18 @@ fn flush_log(mode: u32) -> FlushLog {
 
 fn bytes(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// From now on long waits are told to `pause`, on the threads that wait; a second call changes nothing.
+///
+/// # Safety
+/// `pause` is null or a function that any thread may call until the process ends.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_report_pauses(pause: RrdPauseFn) {
+    if let Some(pause) = pause {
+        // SAFETY: promised by the caller.
+        guard_close(|| rrd_store::pause::report_to(Box::new(move |begins| unsafe { pause(begins) })));
+    }
 }
 
 /// Opens the data folder, made if missing. The handle goes to `out`; close it with [`rrd_engine_close`].

@@ -3,7 +3,7 @@
 //! One log, one manifest, one block cache, one order of commits. DDL lives here; commits in commit.rs, flushes in
 //! flush.rs, merges in compaction/, start-up in recovery.rs, background threads in workers.rs.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -372,18 +372,22 @@ impl Engine {
             let forget_until = self.forget_until(table);
             let version = table.version();
             let has_time = table.schema().time.is_some();
-            let pinned = table.pinned.lock().clone();
-            let pinned_chunks: BTreeSet<u64> =
-                pinned.iter().filter_map(|id| version.segments.get(id)).map(|s| s.meta().chunk).collect();
+            let pinned_chunks = table.pinned_chunks();
             let metas = || version.segments.values().map(|s| s.meta()).filter(|m| !pinned_chunks.contains(&m.chunk));
-            let Some(plan) = choose(metas(), has_time, everything, forget_until) else {
+            let plans = choose(metas(), has_time, everything, forget_until);
+            if plans.is_empty() {
                 if waits_for_snapshots(metas()) {
                     self.workers.ask_merge_later(table.id);
                 }
                 return Ok(());
-            };
+            }
             drop(version);
-            self.run_merge(table, &plan, progress)?;
+            for plan in plans {
+                if table.pinned_chunks().contains(&plan.chunk) {
+                    break;
+                }
+                self.run_merge(table, &plan, progress)?;
+            }
         }
     }
 

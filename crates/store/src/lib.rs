@@ -31,6 +31,7 @@ mod merge;
 mod newest;
 mod ordered;
 mod own;
+pub mod pause;
 mod prepare;
 mod recovery;
 pub mod report;

@@ -34,6 +34,10 @@ pub const MAX_CHUNK_SEGMENTS: usize = 12;
 /// Share of tombstones in a chunk from which on a merge gives back enough space to be worth rewriting the rest.
 pub const TOMBSTONES_WORTH_A_MERGE: f64 = 0.25;
 
+/// Merges that are planned at one look through a table's segments; then it is looked anew. A table can have more than
+/// ten thousand segments, and each may be due for a merge.
+pub const MERGES_PLANNED: usize = 256;
+
 /// Bytes of one log file before the next is begun.
 pub const LOG_FILE_BYTES: u64 = 64 << 20;
 

@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
 use crate::manifest::edit::TableId;
+use crate::pause::Pause;
 
 #[cfg(test)]
 mod tests;
@@ -313,6 +314,7 @@ impl RowLocks {
         let outcome = match self.begin_wait(owner, name) {
             Ok(()) => {
                 self.report_wait(owner, name);
+                let _pause = Pause::begin();
                 signal.wait(timeout, interrupted)
             }
             deadlock => deadlock,

@@ -249,6 +249,16 @@ impl Table {
         self.version.read().clone()
     }
 
+    /// Chunks that no merge may touch.
+    pub(crate) fn pinned_chunks(&self) -> BTreeSet<u64> {
+        let pinned = self.pinned.lock();
+        if pinned.is_empty() {
+            return BTreeSet::new();
+        }
+        let version = self.version();
+        pinned.iter().filter_map(|id| version.segments.get(id)).map(|s| s.meta().chunk).collect()
+    }
+
     /// Installs a changed version.
     pub(crate) fn install(&self, change: impl FnOnce(&mut Version)) {
         let mut current = self.version.write();

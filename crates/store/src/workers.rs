@@ -15,6 +15,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::manifest::edit::TableId;
+use crate::pause::Pause;
 
 /// How often the log is synced when commits do not, and how soon failed work is tried again.
 const TICK: Duration = Duration::from_secs(1);
@@ -79,6 +80,7 @@ impl Workers {
 
     /// Waits for the end of the next flush; its error, if it failed.
     pub fn wait_for_flush(&self) -> Option<String> {
+        let _pause = Pause::begin();
         let mut lists = self.lists.lock();
         let before = lists.flushes;
         while lists.flushes == before && !lists.stop {

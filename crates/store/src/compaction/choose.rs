@@ -1,4 +1,4 @@
-//! Which segments of a table to merge next. Pure: figures in, a plan out.
+//! Which segments of a table to merge next. Pure: figures in, plans out.
 //!
 //! A chunk's segments are merged once, into one sealed segment, when time has moved on to later chunks; that keeps write
 //! amplification low. A chunk that is still written to is merged early only when a scan would have to merge too
@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::limits::{MAX_CHUNK_SEGMENTS, TOMBSTONES_WORTH_A_MERGE};
+use crate::limits::{MAX_CHUNK_SEGMENTS, MERGES_PLANNED, TOMBSTONES_WORTH_A_MERGE};
 use crate::segment::{SegmentId, SegmentMeta};
 
 /// What to merge.
@@ -23,30 +23,28 @@ pub struct Plan {
     pub whole_chunk: bool,
 }
 
-/// The next merge, if one is due. `everything` also seals the chunks that are still written to (OPTIMIZE). What was
-/// written up to `forget_until` every snapshot sees, and a merge of a whole chunk may forget.
+/// The next merges that are due, each of another chunk, at most `MERGES_PLANNED`. `everything` also seals the chunks
+/// that are still written to (OPTIMIZE). What was written up to `forget_until` every snapshot sees, and a merge of a whole
+/// chunk may forget.
 pub fn choose<'a>(
     segments: impl Iterator<Item = &'a SegmentMeta>,
     has_time: bool,
     everything: bool,
     forget_until: u64,
-) -> Option<Plan> {
+) -> Vec<Plan> {
     let chunks = by_chunk(segments);
     let newest = chunks.keys().next_back().copied();
-    for (&chunk, members) in &chunks {
+    let is_due = |chunk: u64, members: &[&SegmentMeta]| {
         let unsealed = members.len() > 1 || !members[0].sealed;
         let is_closed = has_time && Some(chunk) != newest;
-        if unsealed && (everything || is_closed) {
-            return Some(whole(chunk, members));
-        }
-    }
-    let is_settled = |members: &[&SegmentMeta]| members.iter().all(|m| m.max_seq <= forget_until);
-    for (&chunk, members) in &chunks {
-        if holds_garbage(members) && is_settled(members) {
-            return Some(whole(chunk, members));
-        }
-    }
-    chunks.iter().find_map(|(&chunk, members)| too_many(chunk, members))
+        let is_settled = members.iter().all(|m| m.max_seq <= forget_until);
+        (unsealed && (everything || is_closed)) || (holds_garbage(members) && is_settled)
+    };
+    let plans = chunks.iter().filter_map(|(&chunk, members)| match is_due(chunk, members) {
+        true => Some(whole(chunk, members)),
+        false => too_many(chunk, members),
+    });
+    plans.take(MERGES_PLANNED).collect()
 }
 
 /// Whether a merge is worth while once the open snapshots are gone.
@@ -123,20 +121,28 @@ mod tests {
     #[test]
     fn a_chunk_is_sealed_once_a_later_one_exists() {
         let open = [meta(1, 0, 10, false), meta(2, 0, 10, false)];
-        assert_eq!(choose(open.iter(), true, false, 0), None);
+        assert_eq!(choose(open.iter(), true, false, 0), []);
         let closed = [meta(1, 0, 10, false), meta(2, 0, 10, false), meta(3, 100, 10, false)];
-        let plan = choose(closed.iter(), true, false, 0).expect("a merge is due");
+        let plan = choose(closed.iter(), true, false, 0).pop().expect("a merge is due");
         assert_eq!((plan.chunk, plan.whole_chunk, plan.segments.len()), (0, true, 2));
         let sealed = [meta(4, 0, 20, true), meta(3, 100, 10, false)];
-        assert_eq!(choose(sealed.iter(), true, false, 0), None);
+        assert_eq!(choose(sealed.iter(), true, false, 0), []);
+    }
+
+    #[test]
+    fn one_look_plans_the_merges_of_many_chunks() {
+        let metas: Vec<_> = (0..2 * MERGES_PLANNED as u64).map(|i| meta(i, 100 * i, 10, false)).collect();
+        let plans = choose(metas.iter(), true, false, 0);
+        let chunks: Vec<u64> = plans.iter().map(|p| p.chunk).collect();
+        assert!(chunks.iter().copied().eq((0..MERGES_PLANNED as u64).map(|i| 100 * i)));
     }
 
     #[test]
     fn a_crowded_chunk_merges_its_small_segments() {
         let mut metas: Vec<_> = (0..MAX_CHUNK_SEGMENTS as u64).map(|i| meta(i, 0, 10, false)).collect();
-        assert_eq!(choose(metas.iter(), false, false, 0), None);
+        assert_eq!(choose(metas.iter(), false, false, 0), []);
         metas.push(meta(99, 0, 1_000_000, true));
-        let plan = choose(metas.iter(), false, false, 0).expect("a merge is due");
+        let plan = choose(metas.iter(), false, false, 0).pop().expect("a merge is due");
         assert!(
             !plan.whole_chunk && !plan.segments.contains(&SegmentId(99)) && plan.segments.len() == MAX_CHUNK_SEGMENTS
         );
@@ -147,27 +153,27 @@ mod tests {
         let mut kept = meta(1, 0, 10, true);
         (kept.has_versions, kept.max_seq) = (true, 7);
         assert!(waits_for_snapshots([&kept].into_iter()));
-        assert_eq!(choose([&kept].into_iter(), false, false, 6), None);
-        assert!(choose([&kept].into_iter(), false, false, 7).is_some_and(|p| p.whole_chunk));
+        assert_eq!(choose([&kept].into_iter(), false, false, 6), []);
+        assert!(choose([&kept].into_iter(), false, false, 7).pop().is_some_and(|p| p.whole_chunk));
         kept.has_versions = false;
         assert!(!waits_for_snapshots([&kept].into_iter()));
-        assert_eq!(choose([&kept].into_iter(), false, false, 7), None);
+        assert_eq!(choose([&kept].into_iter(), false, false, 7), []);
     }
 
     #[test]
     fn many_tombstones_are_worth_a_merge() {
         let (mut rows, mut gone) = (meta(1, 0, 1000, true), meta(2, 0, 10, false));
         (rows.rows, gone.rows, gone.tombstones) = (1000, 100, 100);
-        assert_eq!(choose([&rows, &gone].into_iter(), false, false, 9), None);
+        assert_eq!(choose([&rows, &gone].into_iter(), false, false, 9), []);
         (gone.rows, gone.tombstones) = (500, 500);
-        assert!(choose([&rows, &gone].into_iter(), false, false, 9).is_some_and(|p| p.whole_chunk));
+        assert!(choose([&rows, &gone].into_iter(), false, false, 9).pop().is_some_and(|p| p.whole_chunk));
     }
 
     #[test]
     fn optimize_ends_with_everything_sealed() {
         let metas = [meta(1, 0, 10, false)];
-        assert!(choose(metas.iter(), false, true, 0).is_some_and(|p| p.whole_chunk));
+        assert!(choose(metas.iter(), false, true, 0).pop().is_some_and(|p| p.whole_chunk));
         let metas = [meta(1, 0, 10, true)];
-        assert_eq!(choose(metas.iter(), false, true, 0), None);
+        assert_eq!(choose(metas.iter(), false, true, 0), []);
     }
 }

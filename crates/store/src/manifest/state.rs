@@ -11,12 +11,23 @@ use crate::error::{Error, Result};
 use crate::schema::Schema;
 use crate::segment::meta::{SegmentId, SegmentMeta};
 
-/// What a list of edits changed, as it was before.
+/// What a list of edits changed, as it was before. A table can have tens of thousands of segments, so only edits that
+/// change all of a table keep a copy of it.
 pub struct Undo {
     next_table: u32,
     next_segment: u64,
     next_seq: u64,
-    tables: BTreeMap<TableId, Option<TableState>>,
+    /// In the order of the edits.
+    steps: Vec<(TableId, Before)>,
+}
+
+/// The part of a table that an edit changes.
+enum Before {
+    Table(Option<TableState>),
+    Segment(SegmentId, Option<SegmentMeta>),
+    Chunk(u64, Option<ChunkSpan>),
+    Figures { flushed_seq: u64, next_row_number: u64 },
+    Property(String, Option<Vec<u8>>),
 }
 
 impl State {
@@ -72,20 +83,41 @@ impl State {
 
     /// Does all edits or, when one makes no sense, none.
     pub fn apply_all(&mut self, edits: &[Edit]) -> Result<Undo> {
-        let touched = edits.iter().filter_map(Edit::table);
-        let undo = Undo {
+        let mut undo = Undo {
             next_table: self.next_table,
             next_segment: self.next_segment,
             next_seq: self.next_seq,
-            tables: touched.map(|id| (id, self.tables.get(&id).cloned())).collect(),
+            steps: Vec::new(),
         };
-        match edits.iter().try_for_each(|edit| self.apply(edit)) {
-            Ok(()) => Ok(undo),
-            Err(e) => {
+        for edit in edits {
+            undo.steps.extend(self.before(edit));
+            if let Err(e) = self.apply(edit) {
                 self.revert(undo);
-                Err(e)
+                return Err(e);
             }
         }
+        Ok(undo)
+    }
+
+    /// What an edit is about to change.
+    fn before(&self, edit: &Edit) -> Option<(TableId, Before)> {
+        let id = edit.table()?;
+        let table = self.tables.get(&id);
+        let before = match (edit, table) {
+            (Edit::AddChunk { span, .. }, Some(t)) => Before::Chunk(span.start, t.chunks.get(&span.start).copied()),
+            (Edit::AddSegment { meta, .. }, Some(t)) => Before::Segment(meta.id, t.segments.get(&meta.id).cloned()),
+            (Edit::RemoveSegment { segment, .. }, Some(t)) => {
+                Before::Segment(*segment, t.segments.get(segment).cloned())
+            }
+            (Edit::Flushed { .. } | Edit::NextRowNumber { .. }, Some(t)) => {
+                Before::Figures { flushed_seq: t.flushed_seq, next_row_number: t.next_row_number }
+            }
+            (Edit::SetProperty { name, .. }, Some(t)) => {
+                Before::Property(name.clone(), t.properties.get(name).cloned())
+            }
+            _ => Before::Table(table.cloned()),
+        };
+        Some((id, before))
     }
 
     /// Takes back what [`State::apply_all`] did last.
@@ -93,11 +125,21 @@ impl State {
         self.next_table = undo.next_table;
         self.next_segment = undo.next_segment;
         self.next_seq = undo.next_seq;
-        for (id, before) in undo.tables {
+        for (id, before) in undo.steps.into_iter().rev() {
+            if let Before::Table(table) = before {
+                put_back(&mut self.tables, id, table);
+                continue;
+            }
+            let Some(table) = self.tables.get_mut(&id) else { continue };
             match before {
-                Some(table) => self.tables.insert(id, table),
-                None => self.tables.remove(&id),
-            };
+                Before::Table(_) => {}
+                Before::Segment(segment, meta) => put_back(&mut table.segments, segment, meta),
+                Before::Chunk(start, span) => put_back(&mut table.chunks, start, span),
+                Before::Property(name, value) => put_back(&mut table.properties, name, value),
+                Before::Figures { flushed_seq, next_row_number } => {
+                    (table.flushed_seq, table.next_row_number) = (flushed_seq, next_row_number);
+                }
+            }
         }
     }
 
@@ -223,6 +265,13 @@ impl Edit {
             | Edit::NextRowNumber { table, .. }
             | Edit::SetProperty { table, .. } => Some(*table),
         }
+    }
+}
+
+fn put_back<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, before: Option<V>) {
+    match before {
+        Some(value) => drop(map.insert(key, value)),
+        None => drop(map.remove(&key)),
     }
 }
 

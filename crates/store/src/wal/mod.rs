@@ -16,6 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::limits;
+use crate::pause::Pause;
 
 mod frame;
 mod recover;
@@ -261,6 +262,7 @@ impl Wal {
         shared.buffer_start = end;
         shared.busy = true;
         let (outcome, file_bytes) = MutexGuard::unlocked(shared, || {
+            let _pause = durable.then(Pause::begin);
             let mut writer = self.writer.lock();
             let outcome = writer.write(&group, start);
             let outcome = if durable { outcome.and_then(|()| writer.sync()) } else { outcome };

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::{self, Thread};
 
 use super::Lsn;
+use crate::pause::Pause;
 
 /// Nothing happened yet.
 const WAITS: u8 = 0;
@@ -41,6 +42,7 @@ impl Seat {
 
     /// Waits for a word: true if the record is where it should be.
     pub fn wait(&self) -> bool {
+        let _pause = Pause::begin();
         loop {
             match self.word.load(Ordering::Acquire) {
                 WAITS => thread::park(),
