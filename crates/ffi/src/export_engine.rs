@@ -11,14 +11,12 @@ use crate::abi::{RrdConfig, RrdError, RrdPauseFn, RrdTableDefinition, RrdText};
 use crate::connections::Connections;
 use crate::definition::{Definition, read_text};
 use crate::guard::{get, guard, guard_close};
-use crate::sessions::Sessions;
 use crate::status::{Failure, Outcome};
 
 /// The engine of a server.
 pub struct RrdEngine {
     pub(crate) engine: Arc<Engine>,
     pub(crate) connections: Arc<Connections>,
-    pub(crate) sessions: Arc<Sessions>,
 }
 
 fn flush_log(mode: u32) -> FlushLog {
@@ -67,7 +65,7 @@ pub unsafe extern "C" fn rrd_engine_open(
             settings.flush_log = flush_log(config.flush_log);
             let engine = Engine::open(settings, Arc::new(OsFs))?;
             drop_temporary_tables(&engine)?;
-            *out = Box::into_raw(Box::new(RrdEngine { engine, connections: Arc::default(), sessions: Arc::default() }));
+            *out = Box::into_raw(Box::new(RrdEngine { engine, connections: Arc::default() }));
             Ok(())
         })
     }

@@ -265,7 +265,7 @@ pub unsafe extern "C" fn rrd_engine_report(engine: *const RrdEngine, text: RrdTe
     crate::guard::guard_close(|| {
         // SAFETY: promised by the caller.
         if let Some(handle) = unsafe { engine.as_ref() } {
-            report = status_text::report(&handle.engine, &handle.sessions);
+            report = status_text::report(&handle.engine, &handle.connections);
         }
     });
     if let Some(text) = text {

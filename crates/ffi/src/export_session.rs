@@ -33,7 +33,7 @@ pub unsafe extern "C" fn rrd_session_open(
     unsafe {
         guard(error, || {
             let engine = get(engine)?;
-            let session = Session::new(engine, connection, connection_id, killed);
+            let session = Session::new(&engine.engine, &engine.connections, connection, connection_id, killed);
             *get_mut(out)? = Box::into_raw(Box::new(RrdSession { session }));
             Ok(())
         })

@@ -27,47 +27,65 @@ pub fn unit_name(unit: TimeUnit) -> String {
 
 /// A time that the lane holds; NULL without a time column.
 pub fn time_cell(schema: &Schema, value: u64) -> Cell {
-    let Some(time) = schema.time else { return Cell::Null };
-    match time.unit {
-        TimeUnit::Timestamp { fraction_digits } => timestamp(value, fraction_digits),
-        TimeUnit::Datetime { fraction_digits } => Cell::Text(datetime(value, fraction_digits)),
-        _ => Cell::Text(integer(schema, time, value)),
-    }
+    TimeLane::of(schema).map_or(Cell::Null, |lane| lane.cell(value))
 }
 
 /// A bound of a chunk, which need not be a time that exists: the nearest one. NULL if it lies behind all times.
 pub fn bound_cell(schema: &Schema, value: u64) -> Cell {
-    let Some(time) = schema.time else { return Cell::Null };
-    if value > last_of(width(schema, time)) {
-        return Cell::Null;
+    TimeLane::of(schema).map_or(Cell::Null, |lane| lane.bound(value))
+}
+
+/// The lane of a time column.
+#[derive(Clone, Copy)]
+struct TimeLane {
+    unit: TimeUnit,
+    bias: u64,
+    width: u8,
+}
+
+impl TimeLane {
+    fn of(schema: &Schema) -> Option<TimeLane> {
+        let TimeColumn { column, unit, bias } = schema.time?;
+        let width = match schema.columns.get(usize::from(column)).map(|column| column.lane) {
+            Some(Lane::Int { width }) => width.clamp(1, 8),
+            _ => 8,
+        };
+        Some(TimeLane { unit, bias, width })
     }
-    match time.unit {
-        TimeUnit::Datetime { fraction_digits } => {
-            let bits = 8 * u32::from(fraction_digits.div_ceil(2));
-            Cell::Text(datetime(real_datetime(value >> bits) << bits, fraction_digits))
+
+    fn cell(self, value: u64) -> Cell {
+        match self.unit {
+            TimeUnit::Timestamp { fraction_digits } => timestamp(value, fraction_digits),
+            TimeUnit::Datetime { fraction_digits } => Cell::Text(datetime(value, fraction_digits)),
+            _ => Cell::Text(self.integer(value)),
         }
-        _ => time_cell(schema, value),
     }
-}
 
-fn width(schema: &Schema, time: TimeColumn) -> u8 {
-    match schema.columns.get(usize::from(time.column)).map(|column| column.lane) {
-        Some(Lane::Int { width }) => width.clamp(1, 8),
-        _ => 8,
+    fn bound(self, value: u64) -> Cell {
+        if value > self.last() {
+            return Cell::Null;
+        }
+        match self.unit {
+            TimeUnit::Datetime { fraction_digits } => {
+                let bits = 8 * u32::from(fraction_digits.div_ceil(2));
+                Cell::Text(datetime(real_datetime(value >> bits) << bits, fraction_digits))
+            }
+            _ => self.cell(value),
+        }
     }
-}
 
-/// The largest value of an integer lane.
-fn last_of(width: u8) -> u64 {
-    u64::MAX >> (64 - 8 * u32::from(width))
-}
+    /// The largest value.
+    fn last(self) -> u64 {
+        u64::MAX >> (64 - 8 * u32::from(self.width))
+    }
 
-/// A signed column's bias is its sign bit.
-fn integer(schema: &Schema, time: TimeColumn, value: u64) -> String {
-    let shift = 64 - 8 * u32::from(width(schema, time));
-    match time.bias {
-        0 => value.to_string(),
-        bias => ((((value ^ bias) << shift) as i64) >> shift).to_string(),
+    /// A signed column's bias is its sign bit.
+    fn integer(self, value: u64) -> String {
+        let shift = 64 - 8 * u32::from(self.width);
+        match self.bias {
+            0 => value.to_string(),
+            bias => ((((value ^ bias) << shift) as i64) >> shift).to_string(),
+        }
     }
 }
 
@@ -103,58 +121,31 @@ fn real_datetime(packed: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn schema(width: u8, unit: TimeUnit, bias: u64) -> Schema {
-        let column = rrd_store::schema::ColumnDef {
-            id: 0,
-            name: "ts".into(),
-            lane: Lane::Int { width },
-            nullable: false,
-            hidden: false,
-            options: Vec::new(),
-            initial: None,
-        };
-        Schema {
-            next_column: 0,
-            next_index: 0,
-            version: 1,
-            columns: vec![column],
-            key: vec![0],
-            time: Some(TimeColumn { column: 0, unit, bias }),
-            row_number: None,
-            compression: Default::default(),
-            chunk_length: None,
-            indexes: Vec::new(),
-            auto_increment: None,
-            index_of: None,
-            options: Vec::new(),
-        }
-    }
-
     fn packed(year: u64, month: u64, day: u64, hour: u64, minute: u64, second: u64) -> u64 {
         1 << 39 | ((year * 13 + month) << 5 | day) << 17 | hour << 12 | minute << 6 | second
     }
 
     #[test]
     fn integers_are_those_of_the_column() {
-        let unsigned = schema(4, TimeUnit::S, 0);
-        assert_eq!(time_cell(&unsigned, u64::from(u32::MAX)), Cell::Text("4294967295".into()));
-        assert_eq!(bound_cell(&unsigned, 1 << 32), Cell::Null, "behind the last time there is no bound");
-        let signed = schema(8, TimeUnit::Ms, 1 << 63);
-        assert_eq!(time_cell(&signed, (1 << 63) - 5), Cell::Text("-5".into()));
-        assert_eq!(time_cell(&signed, (1 << 63) + 5), Cell::Text("5".into()));
+        let unsigned = TimeLane { unit: TimeUnit::S, bias: 0, width: 4 };
+        assert_eq!(unsigned.cell(u64::from(u32::MAX)), Cell::Text("4294967295".into()));
+        assert_eq!(unsigned.bound(1 << 32), Cell::Null, "behind the last time there is no bound");
+        let signed = TimeLane { unit: TimeUnit::Ms, bias: 1 << 63, width: 8 };
+        assert_eq!(signed.cell((1 << 63) - 5), Cell::Text("-5".into()));
+        assert_eq!(signed.cell((1 << 63) + 5), Cell::Text("5".into()));
     }
 
     #[test]
     fn timestamps_keep_their_fraction() {
-        let plain = schema(4, TimeUnit::Timestamp { fraction_digits: 0 }, 0);
-        assert_eq!(time_cell(&plain, 1_700_000_000), Cell::Timestamp(1_700_000_000_000_000, 0));
-        let millis = schema(6, TimeUnit::Timestamp { fraction_digits: 3 }, 0);
-        assert_eq!(time_cell(&millis, 1_700_000_000 << 16 | 1230), Cell::Timestamp(1_700_000_000_123_000, 3));
+        let plain = TimeLane { unit: TimeUnit::Timestamp { fraction_digits: 0 }, bias: 0, width: 4 };
+        assert_eq!(plain.cell(1_700_000_000), Cell::Timestamp(1_700_000_000_000_000, 0));
+        let millis = TimeLane { unit: TimeUnit::Timestamp { fraction_digits: 3 }, bias: 0, width: 6 };
+        assert_eq!(millis.cell(1_700_000_000 << 16 | 1230), Cell::Timestamp(1_700_000_000_123_000, 3));
     }
 
     #[test]
     fn bounds_that_are_no_times_become_the_nearest_ones() {
-        let s = schema(5, TimeUnit::Datetime { fraction_digits: 0 }, 0);
+        let s = TimeLane { unit: TimeUnit::Datetime { fraction_digits: 0 }, bias: 0, width: 5 };
         for (bound, shown) in [
             (packed(2024, 2, 29, 23, 59, 58), "2024-02-29 23:59:58"),
             (packed(2024, 3, 0, 17, 0, 0), "2024-03-01 00:00:00"),
@@ -163,7 +154,7 @@ mod tests {
             (packed(2024, 2, 1, 5, 60, 0), "2024-02-01 05:59:59"),
             (packed(2024, 2, 1, 5, 0, 62), "2024-02-01 05:00:59"),
         ] {
-            assert_eq!(bound_cell(&s, bound), Cell::Text(shown.into()));
+            assert_eq!(s.bound(bound), Cell::Text(shown.into()));
         }
     }
 

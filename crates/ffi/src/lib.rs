@@ -30,7 +30,6 @@ pub mod options;
 pub mod record;
 pub mod scan;
 pub mod session;
-pub mod sessions;
 pub mod status;
 mod status_text;
 pub mod table;

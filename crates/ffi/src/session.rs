@@ -10,10 +10,8 @@ use rrd_store::report::RowCounts;
 use rrd_store::{Engine, Error, Isolation, LockMode, Table, TextUse, Txn};
 
 use crate::abi::{self, RrdIsolation, RrdKilledFn};
-use crate::connections::Connections;
-use crate::export_engine::RrdEngine;
+use crate::connections::{Connections, Place};
 use crate::record::RecordFormat;
-use crate::sessions::Place;
 use crate::status::{Failure, Outcome};
 
 /// Rows read after which a long statement adds them to the engine's figures.
@@ -23,7 +21,6 @@ const PUBLISH_ROWS: u64 = 1 << 16;
 pub struct Session {
     txn: Txn,
     connection: Connection,
-    connections: Arc<Connections>,
     isolation: Isolation,
     /// Tables that the transaction inserted into.
     written: Vec<Arc<RecordFormat>>,
@@ -52,19 +49,23 @@ impl Connection {
 
 impl Session {
     /// A session for a connection of the server.
-    pub fn new(of: &RrdEngine, pointer: *mut c_void, connection_id: u64, killed: RrdKilledFn) -> Session {
+    pub fn new(
+        engine: &Arc<Engine>,
+        connections: &Arc<Connections>,
+        pointer: *mut c_void,
+        connection_id: u64,
+        killed: RrdKilledFn,
+    ) -> Session {
         let connection = Connection { pointer, killed };
-        let mut txn = of.engine.begin();
+        let mut txn = engine.begin();
         txn.set_interrupted(Box::new(move || connection.is_killed()));
-        of.connections.add(txn.id(), pointer);
-        let place = of.sessions.enter(txn.id(), connection_id);
+        let place = connections.enter(txn.id(), pointer, connection_id);
         Session {
             txn,
             connection,
-            connections: of.connections.clone(),
             isolation: Isolation::RepeatableRead,
             written: Vec::new(),
-            engine: of.engine.clone(),
+            engine: engine.clone(),
             place,
             rows: RowCounts::default(),
         }
@@ -196,7 +197,6 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.connections.remove(self.txn.id());
         self.publish_rows();
     }
 }

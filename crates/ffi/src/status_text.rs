@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rrd_store::Engine;
 
+use crate::connections::Connections;
 use crate::guard::broken;
-use crate::sessions::Sessions;
 
 /// Transactions that are listed, the oldest ones.
 const LISTED: usize = 50;
@@ -33,11 +33,11 @@ const TOLD: [&str; 9] = [
 ];
 
 /// The report.
-pub fn report(engine: &Engine, sessions: &Sessions) -> String {
+pub fn report(engine: &Engine, connections: &Connections) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = write_state(&mut out, engine);
-    let _ = write_transactions(&mut out, engine, sessions);
+    let _ = write_transactions(&mut out, engine, connections);
     let _ = write_work(&mut out, engine);
     let _ = write_memory(&mut out, engine);
     let _ = write_counters(&mut out, engine);
@@ -57,10 +57,10 @@ fn write_state(out: &mut String, engine: &Engine) -> std::fmt::Result {
     writeln!(out, "  tables: {tables}")
 }
 
-fn write_transactions(out: &mut String, engine: &Engine, sessions: &Sessions) -> std::fmt::Result {
+fn write_transactions(out: &mut String, engine: &Engine, connections: &Connections) -> std::fmt::Result {
     let counters = engine.counters();
     let counter = |name: &str| counters.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value);
-    let open = sessions.transactions();
+    let open = connections.transactions();
     writeln!(out, "TRANSACTIONS")?;
     writeln!(
         out,
@@ -72,7 +72,7 @@ fn write_transactions(out: &mut String, engine: &Engine, sessions: &Sessions) ->
     match engine.oldest_open_snapshot() {
         None => writeln!(out, "  snapshots: none")?,
         Some(oldest) => {
-            let of = match sessions.connection_of(oldest.txn) {
+            let of = match connections.id_of(oldest.txn) {
                 Some(connection) => format!(" of connection {connection}"),
                 None => String::new(),
             };
