@@ -44,7 +44,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::lock::RowLocks;
+    use crate::lock::{LockMode, RowLocks};
     use crate::manifest::edit::TableId;
 
     thread_local! {
@@ -58,7 +58,7 @@ mod tests {
             TOLD.set(if begins { (begun + 1, ended) } else { (begun, ended + 1) });
         }));
         let locks = Arc::new(RowLocks::new());
-        let lock = |owner, timeout| locks.lock(owner, TableId(1), b"row", timeout, &|| false);
+        let lock = |owner, timeout| locks.lock(owner, TableId(1), b"row", LockMode::Exclusive, timeout, &|| false);
         assert!(lock(1, Duration::ZERO).is_ok());
         assert_eq!(TOLD.get(), (0, 0));
         assert!(lock(2, Duration::from_millis(5)).is_err());
