@@ -106,6 +106,9 @@ typedef struct RrdSession RrdSession;
 // An open table of one handler.
 typedef struct RrdTable RrdTable;
 
+// Told on a waiting thread that a long wait begins, and that it ended.
+typedef void (*RrdPauseFn)(bool begins);
+
 // A text that is not zero-terminated. A null pointer means "none".
 typedef struct RrdText {
   // First byte.
@@ -505,6 +508,12 @@ typedef void (*RrdLogFn)(RrdSeverity severity, const char *text, size_t length);
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// From now on long waits are told to `pause`, on the threads that wait; a second call changes nothing.
+//
+// # Safety
+// `pause` is null or a function that any thread may call until the process ends.
+void rrd_report_pauses(RrdPauseFn pause);
 
 // Opens the data folder, made if missing. The handle goes to `out`; close it with [`rrd_engine_close`].
 //
