@@ -20,7 +20,7 @@ use crate::log_record::{self, LoggedWrite};
 use crate::manifest::edit::Edit;
 use crate::memtable::Key;
 use crate::own::{OwnWrite, OwnWrites, PrivateSegment};
-use crate::table::Table;
+use crate::table::{TRUNCATED_PROPERTY, Table, number_of};
 use crate::txn::Txn;
 use crate::wal::Lsn;
 
@@ -245,6 +245,7 @@ fn prepared_of(
                 LoggedWrite::Put(row) if layout.check(row) => {
                     let mut key = Key::new();
                     layout.push_key(row, &mut key);
+                    table.note_numbers(&layout, row);
                     (key, Some(Box::from(*row)))
                 }
                 LoggedWrite::Put(_) => return None,
@@ -256,6 +257,7 @@ fn prepared_of(
     }
     for edit in crate::manifest::decode_edits(edits)? {
         let Some(t) = edit.table().and_then(|id| writes.iter().find(|t| t.table.id == id)) else { continue };
+        t.table.note_counter(&edit);
         if let Some(segment) = open_segment(&t.table, &edit) {
             t.own.write().private.push(PrivateSegment { segment, expects_absent: None, layout: t.layout.clone() });
         }
@@ -280,16 +282,14 @@ pub(crate) fn missing_links(
         }
         let Some(id) = edit.table() else { continue };
         let Some(table) = state.tables.get(&id) else { continue };
-        let linked = table
-            .properties
-            .get(LINKED_PROPERTY)
-            .and_then(|v| v.as_slice().try_into().ok())
-            .map_or(0, u64::from_le_bytes);
-        let was_truncated = table
-            .properties
-            .get(crate::table::TRUNCATED_PROPERTY)
-            .and_then(|v| v.as_slice().try_into().ok())
-            .map_or(0, u64::from_le_bytes);
+        let number = |name: &str| table.properties.get(name).map_or(0, |value| number_of(value));
+        // Commits after this one may have recorded more.
+        if let Edit::SetProperty { name, value, .. } = &edit
+            && number_of(value) <= number(name)
+        {
+            continue;
+        }
+        let (linked, was_truncated) = (number(LINKED_PROPERTY), number(TRUNCATED_PROPERTY));
         if seq > linked && seq > was_truncated {
             if matches!(edit, Edit::AddSegment { .. }) {
                 let value = seq.to_le_bytes().to_vec();

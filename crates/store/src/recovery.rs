@@ -99,6 +99,7 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
 fn link(tables: &Tables, fs: &Arc<dyn Fs>, cache: &Arc<BlockCache>, links: &[Edit]) {
     for edit in links {
         let Some(table) = edit.table().and_then(|id| tables.by_id.get(&id)) else { continue };
+        table.note_counter(edit);
         match edit {
             Edit::AddChunk { span, .. } => table.chunks.lock().restore(*span),
             Edit::AddSegment { meta, .. } => {
@@ -207,10 +208,7 @@ fn replay(tables: &Tables, seq: u64, lsn: Lsn, logged: &LoggedTable<'_>) -> Opti
                 }
                 let mut key = Key::new();
                 layout.push_key(row, &mut key);
-                if let Some(number) = layout.schema().row_number {
-                    table.next_row_number.fetch_max(layout.view(row).int(usize::from(number)) + 1, Ordering::Relaxed);
-                }
-                table.note_auto_increment(&layout, row);
+                table.note_numbers(&layout, row);
                 writes.push((key, Some((*row).into())));
             }
             LoggedWrite::Delete(key) => writes.push((Key::from_slice(key), None)),

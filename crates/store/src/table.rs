@@ -332,10 +332,37 @@ impl Table {
 /// Name of the manifest property that holds the next AUTO_INCREMENT value.
 pub(crate) const AUTO_INCREMENT_PROPERTY: &str = "auto_increment";
 
+/// The number that a manifest property holds; 0 if it makes no sense.
+pub(crate) fn number_of(value: &[u8]) -> u64 {
+    value.try_into().map_or(0, u64::from_le_bytes)
+}
+
 /// Name of the manifest property that holds the sequence number of the last TRUNCATE.
 pub(crate) const TRUNCATED_PROPERTY: &str = "truncated_seq";
 
 impl Table {
+    /// Notes the numbers that a row from the log has taken.
+    pub(crate) fn note_numbers(&self, layout: &RowLayout, row: &[u8]) {
+        if let Some(number) = layout.schema().row_number {
+            let taken = layout.view(row).int(usize::from(number));
+            self.next_row_number.fetch_max(taken.saturating_add(1), Ordering::Relaxed);
+        }
+        self.note_auto_increment(layout, row);
+    }
+
+    /// Notes the numbers that rows in segments have taken, from an edit that came with them.
+    pub(crate) fn note_counter(&self, edit: &Edit) {
+        match edit {
+            Edit::NextRowNumber { next, .. } => {
+                self.next_row_number.fetch_max(*next, Ordering::Relaxed);
+            }
+            Edit::SetProperty { name, value, .. } if name == AUTO_INCREMENT_PROPERTY => {
+                self.next_auto.fetch_max(number_of(value), Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+
     /// Row number and AUTO_INCREMENT, to be recorded with whatever makes log records unnecessary.
     pub(crate) fn counter_edits(&self) -> Vec<Edit> {
         let schema = self.schema();

@@ -36,6 +36,14 @@ fn schema() -> Schema {
     }
 }
 
+/// Without a key: the first column is a number that each row takes.
+fn numbered_schema() -> Schema {
+    let mut schema = schema();
+    schema.columns[0].hidden = true;
+    schema.row_number = Some(0);
+    schema
+}
+
 fn open(fs: &SimFs) -> Arc<Engine> {
     let mut config = Config::new("/rrd");
     config.background = false;
@@ -217,4 +225,19 @@ fn texts_that_read_are_alone_and_inserts_are_not() {
     one.rollback();
     two.lock_for_text(&table, TextUse::Read).expect("alone");
     assert!(matches!(one.lock_for_text(&table, TextUse::Insert), Err(Error::LockTimeout)));
+}
+
+/// Found by the replication test: after a kill -9 between the binary log and the engine's commit record, an insert into a
+/// table without a key failed as a duplicate.
+#[test]
+fn the_numbers_of_prepared_rows_are_not_given_again() {
+    let fs = SimFs::new();
+    let engine = open(&fs);
+    engine.create_table("db/t", numbered_schema()).expect("create");
+    let table = engine.table("db/t").expect("table");
+    let number = table.take_row_number();
+    drop(prepared(&engine, &table, number, b"x"));
+    let again = open(&fs.power_cut(1));
+    again.commit_prepared(b"x").expect("second phase");
+    assert!(again.table("db/t").expect("table").take_row_number() > number);
 }
