@@ -134,14 +134,22 @@ static size_t pack_xid(const XID *xid, uchar *out)
   return 24 + length;
 }
 
-static const size_t packed_xid_max= 24 + XIDDATASIZE;
+static_assert(rrd_packed_xid_max == 24 + XIDDATASIZE, "an XID has grown");
+
+size_t rrd_pack_own_xids(uchar *out)
+{
+  XID xid;
+  xid.set((my_xid) 0);
+  pack_xid(&xid, out);
+  return 24 + MYSQL_XID_PREFIX_LEN;
+}
 
 int Rrd_connection::prepare(THD *thd, bool all)
 {
   if (!all && is_multi_statement(thd))
     return forget_statement();
   XID xid;
-  uchar packed[packed_xid_max];
+  uchar packed[rrd_packed_xid_max];
   thd_get_xid(thd, reinterpret_cast<MYSQL_XID *>(&xid));
   const RrdText text= {reinterpret_cast<char *>(packed), pack_xid(&xid, packed)};
   m_in_statement= m_has_mark= false;
@@ -267,7 +275,7 @@ static const int xa_ok= 0, xa_not_found= -4, xa_failed= -3;
 /* The second phase of a transaction that was prepared by another connection or server run. */
 static int decide(XID *xid, int (*decision)(const RrdEngine *, const RrdText *, RrdError *))
 {
-  uchar packed[packed_xid_max];
+  uchar packed[rrd_packed_xid_max];
   const RrdText text= {reinterpret_cast<char *>(packed), pack_xid(xid, packed)};
   RrdError error;
   switch (decision(rrd_engine, &text, &error))

@@ -42,6 +42,12 @@ private:
 /* Whether plain SELECTs lock what they read: SERIALIZABLE, but for single statements, which a snapshot serves. */
 bool rrd_locks_plain_reads(THD *thd);
 
+/* Bytes of an XID as the store knows it. */
+static const size_t rrd_packed_xid_max= 24 + MYSQL_XIDDATASIZE;
+
+/* With what the XIDs begin that the server itself gives to transactions; returns its length. */
+size_t rrd_pack_own_xids(uchar *out);
+
 /* Fills in the handlerton's transaction functions. */
 void rrd_init_transactions(handlerton *hton);
 /* Tells the server who waits for whom, once the engine is open. */

@@ -75,6 +75,7 @@ public:
   double keyread_time(uint index, uint ranges, ha_rows rows) override;
   ha_rows records_in_range(uint index, const key_range *low, const key_range *high, page_range *pages) override;
   int check(THD *thd, HA_CHECK_OPT *options) override;
+  int repair(THD *thd, HA_CHECK_OPT *options) override;
   int optimize(THD *thd, HA_CHECK_OPT *options) override;
   int analyze(THD *thd, HA_CHECK_OPT *options) override;
 

@@ -1,5 +1,5 @@
 /*
-  What the optimizer, SHOW TABLE STATUS, CHECK, OPTIMIZE and ANALYZE ask for.
+  What the optimizer, SHOW TABLE STATUS, CHECK, REPAIR, OPTIMIZE and ANALYZE ask for.
 
   Costs are in the server's unit, about one read of a block. A table is as dear to scan as its compressed blocks
   are many; part of it costs its share, since rows lie in key order.
@@ -154,6 +154,25 @@ int ha_rrd::check(THD *thd, HA_CHECK_OPT *)
     return HA_ADMIN_FAILED;
   }
   return check.findings ? HA_ADMIN_CORRUPT : HA_ADMIN_OK;
+}
+
+static void repair_line(void *context, const char *text, size_t length)
+{
+  THD *thd= static_cast<Check *>(context)->thd;
+  push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE, "%.*s", (int) length, text);
+}
+
+/* The server has closed the table for everybody else. What was lost is told in lines before the outcome. */
+int ha_rrd::repair(THD *thd, HA_CHECK_OPT *)
+{
+  Check repair= {thd, 0};
+  thd_progress_init(thd, 1);
+  int status= rrd_table_repair(store(), check_progress, repair_line, &repair, &m_error);
+  thd_progress_end(thd);
+  if (status == RRD_OK)
+    return HA_ADMIN_OK;
+  print_error(rrd_ha_error(status), MYF(0));
+  return HA_ADMIN_FAILED;
 }
 
 int ha_rrd::optimize(THD *thd, HA_CHECK_OPT *)

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "backup.h"
 #include "engine.h"
 #include "set_var.h"
 
@@ -57,6 +58,10 @@ static MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_READONLY | PLUGIN_VAR_NOC
 static MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
   "Seconds that a statement waits for a row lock; 0: it does not wait", nullptr, nullptr, 50, 0, 365 * 24 * 3600, 0);
 
+static MYSQL_THDVAR_STR(backup_to, PLUGIN_VAR_NOCMDOPT | PLUGIN_VAR_MEMALLOC,
+  "Setting it takes a backup of the engine into this folder, which must not exist; its value is the last one taken",
+  rrd_backup_check, nullptr, nullptr);
+
 struct st_mysql_sys_var *rrd_system_variables[]=
 {
   MYSQL_SYSVAR(flush_log_at_trx_commit),
@@ -64,6 +69,7 @@ struct st_mysql_sys_var *rrd_system_variables[]=
   MYSQL_SYSVAR(cache_size),
   MYSQL_SYSVAR(data_dir),
   MYSQL_SYSVAR(lock_wait_timeout),
+  MYSQL_SYSVAR(backup_to),
   nullptr
 };
 

@@ -58,6 +58,7 @@ run_runner tests/sql/run
 run_runner tests/engine_suites/run
 run_runner tests/crash/run
 run_runner tests/replication/run
+run_runner tests/backup/run
 run_runner tests/real/run
 
 printf '%d passed, %d failed\n' "$passed" "$failed"

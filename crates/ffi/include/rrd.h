@@ -97,6 +97,9 @@
 // A change of a table that is not committed.
 typedef struct RrdAlter RrdAlter;
 
+// A backup whose moment is fixed.
+typedef struct RrdBackup RrdBackup;
+
 // The engine of a server.
 typedef struct RrdEngine RrdEngine;
 
@@ -384,6 +387,19 @@ typedef uint32_t RrdSeverity;
 
 // Writes a message of the engine to the server's error log; called from any thread.
 typedef void (*RrdLogFn)(RrdSeverity severity, const char *text, size_t length);
+// What a backup came to.
+typedef struct RrdBackupReport {
+  // Tables in it.
+  uint64_t tables;
+  // Segments in it.
+  uint64_t segments;
+  // Bytes that share their disk space with the engine's own files.
+  uint64_t linked_bytes;
+  // Bytes that were copied, the log's too.
+  uint64_t copied_bytes;
+  // Number of the last commit in it.
+  uint64_t last_commit;
+} RrdBackupReport;
 
 // Little-endian integer of `pack_length` bytes (`is_signed` says which).
 #define RRD_KIND_INTEGER 0
@@ -1053,6 +1069,39 @@ void rrd_engine_report(const struct RrdEngine *engine, RrdTextFn text, void *con
 // # Safety
 // `log` is null or may be called by any thread until the next call of this function.
 void rrd_log_to(RrdLogFn log);
+// Fixes the moment of a backup to a new folder and copies the server's definitions of the tables; the caller keeps
+// others from making, renaming or dropping tables until it returns. A prepared transaction whose packed XID begins with
+// `own_xids` is one that the server is just committing. The handle goes to `out`; give it to [`rrd_backup_finish`].
+//
+// # Safety
+// Pointers are null or valid; texts are as long as they say.
+int32_t rrd_backup_begin(const struct RrdEngine *engine,
+                         struct RrdText folder,
+                         struct RrdText own_xids,
+                         struct RrdBackup **out,
+                         struct RrdError *error);
+
+// Makes the backup whole, or removes what was made of it, and frees the handle.
+//
+// # Safety
+// `backup` is null or came from [`rrd_backup_begin`] and is not used again; the other pointers are null or valid;
+// `progress` may be called with `context`.
+int32_t rrd_backup_finish(struct RrdBackup *backup,
+                          RrdProgressFn progress,
+                          void *context,
+                          struct RrdBackupReport *out,
+                          struct RrdError *error);
+
+// Saves what can be read of the table's damaged files and makes damaged indexes again (REPAIR TABLE); `told` is called
+// with each line of what was done and lost, and not at all when the table was sound. Nobody else may use the table.
+//
+// # Safety
+// Pointers are null or valid; the functions may be called with `context`.
+int32_t rrd_table_repair(const struct RrdTable *table,
+                         RrdProgressFn progress,
+                         RrdTextFn told,
+                         void *context,
+                         struct RrdError *error);
 
 #ifdef __cplusplus
 }  // extern "C"

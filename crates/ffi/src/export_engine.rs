@@ -71,7 +71,7 @@ pub unsafe extern "C" fn rrd_engine_open(
     }
 }
 
-fn os_string(bytes: &[u8]) -> std::ffi::OsString {
+pub(crate) fn os_string(bytes: &[u8]) -> std::ffi::OsString {
     use std::os::unix::ffi::OsStringExt;
     std::ffi::OsString::from_vec(bytes.to_vec())
 }

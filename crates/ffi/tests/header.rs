@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 10] = [
     "abi.rs",
     "export_engine.rs",
     "export_session.rs",
@@ -15,6 +15,8 @@ const SOURCES: [&str; 8] = [
     "export_row.rs",
     "export_alter.rs",
     "export_info.rs",
+    "export_backup.rs",
+    "export_repair.rs",
 ];
 
 const OPENING: &str = "/* The C ABI of the RRD storage engine. Generated from crates/ffi/src; do not edit.

@@ -213,6 +213,7 @@ impl Txn {
 impl Engine {
     /// Commits write sets through the log.
     fn commit_rows(&self, txn: &mut Txn) -> Result<()> {
+        let _gate = self.commit_gate.read();
         let tables = txn.table_writes();
         let mut body = log_record::encode(&log_parts(&tables));
         let pending = {
@@ -234,6 +235,7 @@ impl Engine {
 
     /// Commits private segments by one manifest edit.
     fn commit_segments(&self, txn: &mut Txn) -> Result<()> {
+        let _gate = self.commit_gate.read();
         let tables = txn.table_writes();
         let mut edits = Vec::new();
         let pending = {

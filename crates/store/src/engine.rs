@@ -51,6 +51,10 @@ pub struct Engine {
     pub(crate) manifest: Manifest,
     pub(crate) tables: RwLock<Tables>,
     pub(crate) commit_queue: Mutex<CommitQueue>,
+    /// Shared by commits from their number to their application; a backup takes it alone for its point in time.
+    pub(crate) commit_gate: RwLock<()>,
+    /// Held while a backup takes its folder.
+    pub(crate) backup_turn: Mutex<()>,
     /// Held while a commit is applied, or while none may be.
     pub(crate) apply_turn: Mutex<()>,
     pub(crate) applied_wait: Mutex<()>,
@@ -133,6 +137,8 @@ impl Engine {
                 pending: Default::default(),
                 prepared: parts.prepared,
             }),
+            commit_gate: RwLock::new(()),
+            backup_turn: Mutex::new(()),
             apply_turn: Mutex::new(()),
             applied_wait: Mutex::new(()),
             applied: Condvar::new(),
@@ -231,7 +237,8 @@ impl Engine {
         self.empty(table);
         self.in_memory.lock().remove(&table.id);
         // Scans that still read keep files; what stays is removed at the next start.
-        if let Err(error) = self.fs.remove_dir(&table.dir) {
+        let removed = crate::repair::remove_kept_aside(&*self.fs, &table.dir);
+        if let Err(error) = removed.and_then(|()| self.fs.remove_dir(&table.dir)) {
             tracing::info!(%error, "the folder of a dropped table stays for now");
         }
     }
@@ -507,7 +514,7 @@ impl Engine {
 
     /// Before a definition is dropped or renamed, what was logged is durable: the server drops a table once its rows were
     /// copied to another one, whose log records must not be younger on disk than the drop.
-    fn sync_log(&self) -> Result<()> {
+    pub(crate) fn sync_log(&self) -> Result<()> {
         self.wal.sync(self.wal.position()).inspect_err(|error| self.poison_unless_full(error))
     }
 

@@ -5,6 +5,7 @@
 //! See `docs/architecture.md`.
 
 pub mod alter;
+mod backup;
 mod bulk;
 pub mod cache;
 mod check_private;
@@ -34,6 +35,7 @@ mod own;
 pub mod pause;
 mod prepare;
 mod recovery;
+mod repair;
 pub mod report;
 pub mod row;
 pub mod schema;
@@ -48,12 +50,14 @@ pub mod wal;
 mod workers;
 mod write_out;
 
+pub use backup::{Backup, BackupReport};
 pub use config::{Config, FlushLog};
 pub use cursor::{Cursor, Direction, RowGroup, Span};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use lock::LockMode;
 pub use ordered::TextUse;
+pub use repair::Repaired;
 pub use row::RowLayout;
 pub use schema::Schema;
 pub use table::{Table, TableStats};

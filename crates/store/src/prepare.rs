@@ -53,6 +53,7 @@ impl Txn {
         engine.check_writable()?;
         self.check_not_doomed()?;
         engine.wait_for_memory()?;
+        let _gate = engine.commit_gate.read();
         let lsn = {
             let mut queue = engine.commit_queue.lock();
             if queue.prepared.iter().any(|p| p.xid == xid) {
@@ -102,6 +103,7 @@ impl Engine {
     /// Second phase: commits a prepared transaction. False if there is none with this id.
     pub fn commit_prepared(&self, xid: &[u8]) -> Result<bool> {
         self.check_writable()?;
+        let _gate = self.commit_gate.read();
         let mode = self.flush_log();
         let Some((pending, prepared)) = self.number_prepared(&mut self.commit_queue.lock(), xid, mode)? else {
             return Ok(false);
@@ -140,6 +142,7 @@ impl Engine {
 
     /// Second phase: forgets a prepared transaction. False if there is none with this id.
     pub fn rollback_prepared(&self, xid: &[u8]) -> Result<bool> {
+        let _gate = self.commit_gate.read();
         let Some(prepared) = self.take_prepared(xid) else { return Ok(false) };
         for t in &prepared.tables {
             t.own.read().private.iter().for_each(|p| p.segment.mark_obsolete());

@@ -138,6 +138,7 @@ fn remove_leftovers(config: &Config, fs: &dyn Fs, tables: &Tables, prepared: &[A
         if entry.is_dir && entry.name.starts_with("table-") && !live.contains(&entry.name) {
             let folder = config.dir.join(&entry.name);
             remove_unused(fs, &folder, &BTreeSet::new())?;
+            crate::repair::remove_kept_aside(fs, &folder)?;
             fs.remove_dir(&folder)?;
         }
     }
@@ -181,7 +182,8 @@ fn remove_unused(fs: &dyn Fs, dir: &Path, used: &BTreeSet<SegmentId>) -> Result<
         return Ok(()); // Its first segment that is missed says so.
     }
     for entry in fs.list(dir)? {
-        if entry.name.starts_with("seg-") && !names.contains(&entry.name) {
+        let is_aside = crate::repair::is_kept_aside(&entry.name);
+        if entry.name.starts_with("seg-") && !is_aside && !names.contains(&entry.name) {
             fs.remove(&dir.join(&entry.name))?;
         }
     }

@@ -67,13 +67,14 @@ pub trait Fs: Send + Sync {
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
     /// Opens a file for reading.
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
-    /// Renames, replacing what is there.
+    /// Renames a file, replacing what is there; or a folder with all in it, which must be durable, to a new name
+    /// beside the old one.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> Result<()>;
     /// Removes an empty folder.
     fn remove_dir(&self, path: &Path) -> Result<()>;
-    /// Makes a hard link.
+    /// Makes a hard link: another name for the same bytes. Not every file system can, and none to another one.
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
     /// Makes a folder and its parents; no error if it is there.
     fn create_dir(&self, path: &Path) -> Result<()>;

@@ -52,8 +52,14 @@ struct Inode {
     unsynced: Vec<Change>,
 }
 
-/// Names that change together (a rename is two of them), `None` for gone.
-type NameChange = Vec<(PathBuf, Option<Node>)>;
+/// A change of names that is done as a whole.
+#[derive(Clone)]
+enum NameChange {
+    /// Names that change together (a rename is two of them), `None` for gone.
+    Set(Vec<(PathBuf, Option<Node>)>),
+    /// A folder gets another name beside its old one, with all that lies in it.
+    MoveDir { from: PathBuf, to: PathBuf },
+}
 
 #[derive(Default)]
 struct Disk {
@@ -309,10 +315,9 @@ impl Disk {
 
     fn sync_names(&mut self, dir: &Path) {
         for change in std::mem::take(&mut self.unsynced) {
-            let (now, later): (NameChange, NameChange) =
-                change.into_iter().partition(|(path, _)| path.parent() == Some(dir));
+            let (now, later) = change.split_at(dir);
             set_names(&mut self.durable, &now);
-            if !later.is_empty() {
+            if !later.is_nothing() {
                 self.unsynced.push(later);
             }
         }
@@ -354,12 +359,52 @@ impl Disk {
     }
 }
 
+impl NameChange {
+    fn one(path: &Path, node: Option<Node>) -> NameChange {
+        NameChange::Set(vec![(path.to_path_buf(), node)])
+    }
+
+    /// What a sync of `dir` makes durable of it, and the rest.
+    fn split_at(self, dir: &Path) -> (NameChange, NameChange) {
+        match self {
+            NameChange::Set(names) => {
+                let (now, later) = names.into_iter().partition(|(path, _)| path.parent() == Some(dir));
+                (NameChange::Set(now), NameChange::Set(later))
+            }
+            NameChange::MoveDir { ref to, .. } if to.parent() == Some(dir) => (self, NameChange::Set(Vec::new())),
+            NameChange::MoveDir { .. } => (NameChange::Set(Vec::new()), self),
+        }
+    }
+
+    fn is_nothing(&self) -> bool {
+        matches!(self, NameChange::Set(names) if names.is_empty())
+    }
+
+    fn is_below(&self, dir: &Path) -> bool {
+        match self {
+            NameChange::Set(names) => names.iter().any(|(path, _)| path.starts_with(dir) && path != dir),
+            NameChange::MoveDir { to, .. } => to.starts_with(dir) && to != dir,
+        }
+    }
+}
+
 fn set_names(names: &mut BTreeMap<PathBuf, Node>, change: &NameChange) {
-    for (path, node) in change {
-        match node {
-            Some(node) => names.insert(path.clone(), *node),
-            None => names.remove(path),
-        };
+    match change {
+        NameChange::Set(changes) => {
+            for (path, node) in changes {
+                match node {
+                    Some(node) => names.insert(path.clone(), *node),
+                    None => names.remove(path),
+                };
+            }
+        }
+        NameChange::MoveDir { from, to } => {
+            for (path, node) in std::mem::take(names) {
+                let moved =
+                    path.strip_prefix(from).map(|rest| if rest == Path::new("") { to.clone() } else { to.join(rest) });
+                names.insert(moved.unwrap_or(path), node);
+            }
+        }
     }
 }
 
@@ -542,7 +587,7 @@ impl Fs for SimFs {
         disk.check_parent("create", path)?;
         let inode = disk.inodes.len();
         disk.inodes.push(Inode::default());
-        disk.rename_all("create", path, vec![(path.to_path_buf(), Some(Node::File(inode)))])?;
+        disk.rename_all("create", path, NameChange::one(path, Some(Node::File(inode))))?;
         Ok(Box::new(SimWriteFile { disk: self.disk.clone(), inode, path: path.to_path_buf(), len: 0 }))
     }
 
@@ -557,17 +602,25 @@ impl Fs for SimFs {
         let Some(&node) = disk.seen.get(from) else {
             return Err(failure("rename", from, libc::ENOENT));
         };
-        if node == Node::Dir && (disk.has_children(from) || disk.seen.contains_key(to)) {
-            return Err(failure("rename", from, libc::ENOTEMPTY));
+        if node == Node::Dir {
+            // To another folder, or with names in it that are not durable: nobody here needs to know how that ends.
+            if disk.seen.contains_key(to)
+                || from.parent() != to.parent()
+                || disk.unsynced.iter().any(|c| c.is_below(from))
+            {
+                return Err(failure("rename", from, libc::ENOTEMPTY));
+            }
+            let change = NameChange::MoveDir { from: from.to_path_buf(), to: to.to_path_buf() };
+            return disk.rename_all("rename", from, change);
         }
-        let change = vec![(to.to_path_buf(), Some(node)), (from.to_path_buf(), None)];
+        let change = NameChange::Set(vec![(to.to_path_buf(), Some(node)), (from.to_path_buf(), None)]);
         disk.rename_all("rename", from, change)
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
         let disk = &mut *self.disk.lock();
         disk.file("remove", path)?;
-        disk.rename_all("remove", path, vec![(path.to_path_buf(), None)])
+        disk.rename_all("remove", path, NameChange::one(path, None))
     }
 
     fn remove_dir(&self, path: &Path) -> Result<()> {
@@ -580,7 +633,7 @@ impl Fs for SimFs {
             }
             Some(Node::Dir) => {}
         }
-        disk.rename_all("remove", path, vec![(path.to_path_buf(), None)])
+        disk.rename_all("remove", path, NameChange::one(path, None))
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
@@ -590,7 +643,7 @@ impl Fs for SimFs {
             return Err(failure("link", to, libc::EEXIST));
         }
         disk.check_parent("link", to)?;
-        disk.rename_all("link", to, vec![(to.to_path_buf(), Some(Node::File(inode)))])
+        disk.rename_all("link", to, NameChange::one(to, Some(Node::File(inode))))
     }
 
     fn create_dir(&self, path: &Path) -> Result<()> {
@@ -600,7 +653,7 @@ impl Fs for SimFs {
             match disk.seen.get(dir) {
                 Some(Node::Dir) => {}
                 Some(Node::File(_)) => return Err(failure("create", dir, libc::EEXIST)),
-                None => disk.rename_all("create", dir, vec![(dir.to_path_buf(), Some(Node::Dir))])?,
+                None => disk.rename_all("create", dir, NameChange::one(dir, Some(Node::Dir)))?,
             }
         }
         Ok(())

@@ -223,10 +223,7 @@ impl Inner {
     }
 
     fn make_file(&self, path: &Path, temporary: &Path, number: u32) -> Result<Box<dyn WriteFile>> {
-        let snapshot = encode::state(&self.state)?;
-        check_record(&snapshot)?;
-        let mut bytes = file::header(number).to_vec();
-        file::put_frame(&mut bytes, number, 0, Kind::Snapshot, &snapshot);
+        let bytes = new_file(&self.state, number)?;
         if self.fs.exists(temporary) {
             self.fs.remove(temporary)?;
         }
@@ -260,6 +257,22 @@ impl OpenFile {
         // The commit is done. Without a whole receipt the next record would not be where it is looked for.
         Ok(self.file.write(&receipt).is_ok())
     }
+}
+
+/// The bytes of a file that begins with `state`.
+fn new_file(state: &State, number: u32) -> Result<Vec<u8>> {
+    let snapshot = encode::state(state)?;
+    check_record(&snapshot)?;
+    let mut bytes = file::header(number).to_vec();
+    file::put_frame(&mut bytes, number, 0, Kind::Snapshot, &snapshot);
+    Ok(bytes)
+}
+
+/// Writes `state` as the first manifest of another folder; the name is not durable yet.
+pub(crate) fn write_elsewhere(fs: &dyn Fs, dir: &Path, state: &State) -> Result<()> {
+    let mut file = fs.create(&dir.join(file_name(1)))?;
+    file.write(&new_file(state, 1)?)?;
+    file.sync()
 }
 
 fn check_record(payload: &[u8]) -> Result<()> {

@@ -28,6 +28,7 @@ mod tests;
 
 pub use recover::Replay;
 use wait::{Seat, Waiter};
+pub use writer::HeldFile;
 use writer::{Failure, Writer};
 
 /// Capacity of a buffer above which it is not kept for the next group.
@@ -191,6 +192,30 @@ impl Wal {
                 Err(e)
             }
         }
+    }
+
+    /// The files as they are now and where the log on disk ends. None of them is removed before [`Wal::release`]; they
+    /// may grow, and up to the sizes given here they do not change any more.
+    pub fn hold(&self) -> (Vec<HeldFile>, Lsn) {
+        let mut writer = self.writer.lock();
+        writer.holds += 1;
+        (writer.files(), writer.end)
+    }
+
+    /// Ends a [`Wal::hold`].
+    pub fn release(&self) {
+        self.writer.lock().holds -= 1;
+    }
+
+    /// The bytes of records as they would follow `end` in the newest file, for a copy of it; and where they end.
+    pub fn encode_behind(&self, end: Lsn, records: &[Vec<u8>]) -> (Vec<u8>, Lsn) {
+        let mut bytes = Vec::new();
+        for record in records {
+            let at = Lsn(end.0 + bytes.len() as u64);
+            frame::encode(&mut bytes, self.incarnation, at, end, &[record]);
+        }
+        let end = Lsn(end.0 + bytes.len() as u64);
+        (bytes, end)
     }
 
     /// Makes everything durable and writes a mark that says so: damage of a record in front of a mark is told

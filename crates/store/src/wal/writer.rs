@@ -30,6 +30,15 @@ pub struct Retired {
     pub bytes: u64,
 }
 
+/// A file of the log and how much of it counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldFile {
+    /// Within the log's folder.
+    pub name: String,
+    /// Its size when it was asked for.
+    pub bytes: u64,
+}
+
 struct Current {
     file: Box<dyn WriteFile>,
     number: u64,
@@ -67,6 +76,8 @@ pub struct Writer {
     /// Where the log on disk ends.
     pub end: Lsn,
     pub retired: VecDeque<Retired>,
+    /// How many want the files to stay.
+    pub holds: usize,
     current: Option<Current>,
 }
 
@@ -81,6 +92,7 @@ impl Writer {
             file_bytes,
             end: Lsn(0),
             retired: VecDeque::new(),
+            holds: 0,
             current: None,
         }
     }
@@ -138,8 +150,18 @@ impl Writer {
         current + self.retired.iter().map(|r| r.bytes).sum::<u64>()
     }
 
-    /// Removes the oldest files as long as nothing behind `keep_from` is in them.
+    /// All files, oldest first.
+    pub fn files(&self) -> Vec<HeldFile> {
+        let retired = self.retired.iter().map(|r| (r.number, r.bytes));
+        let current = self.current.iter().map(|c| (c.number, c.file.len()));
+        retired.chain(current).map(|(number, bytes)| HeldFile { name: file_name(number), bytes }).collect()
+    }
+
+    /// Removes the oldest files as long as nothing behind `keep_from` is in them and nobody holds them.
     pub fn remove_until(&mut self, keep_from: Lsn) -> Result<(), Failure> {
+        if self.holds > 0 {
+            return Ok(());
+        }
         // One file stays in any case: positions and numbers go on from it after a start.
         let kept = usize::from(self.current.is_none());
         while self.retired.len() > kept

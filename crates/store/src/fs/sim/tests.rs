@@ -235,3 +235,25 @@ fn a_killed_server_finds_what_it_wrote_and_the_power_may_still_take_it() {
     assert!(outcomes(&fs).contains(&Some(b"abc".to_vec())), "nothing is shared");
     drop(held);
 }
+
+#[test]
+fn a_renamed_folder_takes_along_what_is_durable_in_it_once_its_parent_is_synced() {
+    let fs = SimFs::new();
+    fs.create_dir(Path::new("/a/b")).unwrap();
+    let mut file = fs.create(Path::new("/a/b/f")).unwrap();
+    file.write(b"text").unwrap();
+    file.sync().unwrap();
+    assert!(fs.rename(Path::new("/a"), Path::new("/c")).is_err(), "names in it are not durable");
+    for dir in ["/a/b", "/a", "/"] {
+        fs.sync_dir(Path::new(dir)).unwrap();
+    }
+    fs.rename(Path::new("/a"), Path::new("/c")).unwrap();
+    assert_eq!(fs.read(Path::new("/c/b/f")), b"text");
+    assert!(!fs.exists(Path::new("/a")));
+    let found = |fs: &SimFs| (fs.exists(Path::new("/a/b/f")), fs.exists(Path::new("/c/b/f")));
+    let cuts: Vec<_> = (0..20).map(|seed| found(&fs.power_cut(seed))).collect();
+    assert!(cuts.contains(&(true, false)) && cuts.contains(&(false, true)), "{cuts:?}");
+    assert!(cuts.iter().all(|(old, new)| old != new), "{cuts:?}");
+    fs.sync_dir(Path::new("/")).unwrap();
+    assert!((0..20).all(|seed| found(&fs.power_cut(seed)) == (false, true)));
+}
