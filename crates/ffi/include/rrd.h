@@ -387,6 +387,7 @@ typedef uint32_t RrdSeverity;
 
 // Writes a message of the engine to the server's error log; called from any thread.
 typedef void (*RrdLogFn)(RrdSeverity severity, const char *text, size_t length);
+
 // What a backup came to.
 typedef struct RrdBackupReport {
   // Tables in it.
@@ -1069,6 +1070,7 @@ void rrd_engine_report(const struct RrdEngine *engine, RrdTextFn text, void *con
 // # Safety
 // `log` is null or may be called by any thread until the next call of this function.
 void rrd_log_to(RrdLogFn log);
+
 // Fixes the moment of a backup to a new folder and copies the server's definitions of the tables; the caller keeps
 // others from making, renaming or dropping tables until it returns. A prepared transaction whose packed XID begins with
 // `own_xids` is one that the server is just committing. The handle goes to `out`; give it to [`rrd_backup_finish`].
