@@ -234,7 +234,7 @@ pub unsafe extern "C" fn rrd_auto_increment_set(
     unsafe {
         guard(error, || {
             let engine = &get(engine)?.engine;
-            Ok(engine.set_auto_increment(&*engine.table(&read_text(name))?, next)?)
+            Ok(engine.set_auto_increment(&engine.table(&read_text(name))?, next)?)
         })
     }
 }

@@ -33,7 +33,7 @@ use crate::row::RowLayout;
 use crate::schema::Schema;
 use crate::segment::SegmentId;
 use crate::snapshot::{Snapshot, Snapshots};
-use crate::table::{AUTO_INCREMENT_PROPERTY, TRUNCATED_PROPERTY, Table};
+use crate::table::{AUTO_INCREMENT_PROPERTY, TRUNCATED_PROPERTY, Table, auto_increment_of};
 use crate::txn::Txn;
 use crate::version::Version;
 use crate::wal::Wal;
@@ -330,11 +330,37 @@ impl Engine {
         self.trim_log()
     }
 
-    /// Sets the next AUTO_INCREMENT value (ALTER TABLE ... AUTO_INCREMENT=n); it never goes below an existing value.
-    pub fn set_auto_increment(&self, table: &Table, next: u64) -> Result<()> {
+    /// Sets the next AUTO_INCREMENT value (ALTER TABLE ... AUTO_INCREMENT=n); it goes below what was given before, but
+    /// not below an existing value.
+    pub fn set_auto_increment(self: &Arc<Self>, table: &Arc<Table>, next: u64) -> Result<()> {
         self.check_writable()?;
-        table.next_auto.fetch_max(next, Ordering::Relaxed);
+        match self.largest_auto_increment(table)? {
+            Some(largest) => table.next_auto.store(next.max(largest.saturating_add(1)), Ordering::Relaxed),
+            None => _ = table.next_auto.fetch_max(next, Ordering::Relaxed),
+        }
         self.commit_manifest(&table.counter_edits())
+    }
+
+    /// The largest AUTO_INCREMENT value in the table, 0 if there is none; `None` when no key has them in order.
+    fn largest_auto_increment(self: &Arc<Self>, table: &Arc<Table>) -> Result<Option<u64>> {
+        let schema = table.schema();
+        let Some(auto) = schema.auto_increment else { return Ok(None) };
+        let mut txn = self.begin();
+        let first = |def: &crate::schema::IndexDef| def.columns.first().filter(|c| c.column == auto.column).copied();
+        let (mut cursor, is_descending) = if schema.key.first() == Some(&auto.column) {
+            (txn.cursor(table)?, false)
+        } else if let Some((number, part)) =
+            schema.indexes.iter().map(first).enumerate().find_map(|(n, c)| Some((n, c?)))
+        {
+            (txn.index_cursor(table, number)?, part.nulls_last)
+        } else {
+            return Ok(None);
+        };
+        cursor.seek(None, true, if is_descending { Direction::Forward } else { Direction::Backward })?;
+        let Some(span) = cursor.next_span(1)? else { return Ok(Some(0)) };
+        let mut row = Vec::new();
+        span.group.push_row(span.row(0), &mut row)?;
+        Ok(Some(auto_increment_of(&table.layout(), &row).unwrap_or(0)))
     }
 
     /// Writes all memtables to segments.

@@ -95,6 +95,20 @@ impl FoundRow {
     }
 }
 
+/// The AUTO_INCREMENT value of a row; negative ones do not count.
+pub(crate) fn auto_increment_of(layout: &RowLayout, row: &[u8]) -> Option<u64> {
+    let auto = layout.schema().auto_increment?;
+    let column = usize::from(auto.column);
+    let bits = layout.view(row).int(column);
+    // Cast from a float negative values are 0, of a signed integer they wrap to huge ones.
+    let value = match layout.schema().columns[column].lane {
+        Lane::F32 => f32::from_bits(bits as u32) as u64,
+        Lane::F64 => f64::from_bits(bits) as u64,
+        _ => bits.wrapping_sub(auto.bias),
+    };
+    (value <= i64::MAX as u64 || auto.bias == 0).then_some(value)
+}
+
 impl Table {
     /// Its name, `database/table`.
     pub fn name(&self) -> String {
@@ -182,16 +196,7 @@ impl Table {
 
     /// Notes the AUTO_INCREMENT value of a row.
     pub(crate) fn note_auto_increment(&self, layout: &RowLayout, row: &[u8]) {
-        let Some(auto) = layout.schema().auto_increment else { return };
-        let column = usize::from(auto.column);
-        let bits = layout.view(row).int(column);
-        // Negative values do not count: cast from a float they are 0, of a signed integer they wrap to huge ones.
-        let value = match layout.schema().columns[column].lane {
-            Lane::F32 => f32::from_bits(bits as u32) as u64,
-            Lane::F64 => f64::from_bits(bits) as u64,
-            _ => bits.wrapping_sub(auto.bias),
-        };
-        if value <= i64::MAX as u64 || auto.bias == 0 {
+        if let Some(value) = auto_increment_of(layout, row) {
             self.next_auto.fetch_max(value.saturating_add(1), Ordering::Relaxed);
         }
     }
