@@ -71,6 +71,12 @@ impl Engine {
         if inputs.len() != plan.segments.len() {
             return None;
         }
+        // Pins are set under the maintenance lock, which is held: the plan may be older than they are.
+        let pinned = table.pinned.lock();
+        if plan.segments.iter().any(|id| pinned.contains(id)) {
+            return None;
+        }
+        drop(pinned);
         if !plan.whole_chunk {
             return Some((inputs, 0));
         }
