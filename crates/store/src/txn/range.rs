@@ -137,3 +137,52 @@ fn overlaps(meta: &SegmentMeta, times: Times) -> bool {
 fn is_within(time: Option<u64>, times: Times) -> bool {
     times.is_none_or(|(from, to)| time.is_some_and(|time| (from..=to).contains(&time)))
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+    use crate::compaction::choose::choose;
+    use crate::fs::sim::SimFs;
+    use crate::{Config, Engine, OnDuplicate, Schema};
+    use std::sync::Arc;
+
+    /// (series, time), in chunks of 100.
+    const SCHEMA: &str = r#"{"version": 1, "columns": [
+        {"id": 0, "name": "series", "lane": {"int": {"width": 4}}, "nullable": false},
+        {"id": 1, "name": "ts", "lane": {"int": {"width": 4}}, "nullable": false}],
+        "key": [0, 1], "time": {"column": 1, "unit": "s"}, "chunk_length": 100}"#;
+
+    #[test]
+    fn a_merge_planned_before_the_delete_does_not_take_its_segments() {
+        let mut config = Config::new("/data/rrd");
+        config.background = false;
+        let engine = Engine::open(config, Arc::new(SimFs::new())).unwrap();
+        let schema: Schema = serde_json::from_str(SCHEMA).unwrap();
+        engine.create_table("db/t", schema).unwrap();
+        let table = engine.table("db/t").unwrap();
+        for series in 0..3 {
+            let mut txn = engine.begin();
+            for time in 0..150 {
+                let mut row = Vec::new();
+                let layout = table.layout();
+                let mut writer = layout.writer(&mut row);
+                writer.set_int(0, series);
+                writer.set_int(1, time);
+                writer.finish();
+                txn.insert(&table, &row, OnDuplicate::Fail).unwrap();
+            }
+            txn.commit().unwrap();
+            engine.flush_table(&table).unwrap();
+        }
+        let plans = choose(table.version().segments.values().map(|s| s.meta()), true, true, u64::MAX);
+        assert!(!plans.is_empty());
+        let mut txn = engine.begin();
+        assert_eq!(txn.delete_times(&table, Some((0, 120))).unwrap(), Some(3 * 121));
+        for plan in &plans {
+            engine.run_merge(&table, plan, &mut |_| true).unwrap();
+        }
+        txn.commit().unwrap();
+        assert_eq!(table.stats().rows, 3 * 29);
+    }
+}
