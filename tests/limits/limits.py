@@ -111,7 +111,7 @@ def tables(server):
         clock.step(f"{count} tables made")
         # Every memtable has something in it, and together they pass their limit more than once.
         cursor.execute("SET GLOBAL rrd_flush_log_at_trx_commit = 2")
-        cursor.execute(f"SET GLOBAL rrd_memtable_size = {MIB}")
+        cursor.execute(f"SET GLOBAL rrd_memtable_size = {size(1, 8) * MIB}")
         for row in range(3):
             for number in range(count):
                 cursor.execute(f"INSERT INTO t{number} VALUES (1, {row}, 0.5), (2, {row}, {number})")
