@@ -107,6 +107,11 @@ impl Definition {
             options: self.options.clone(),
             next_column: 0,
             next_index: 0,
+            ring: Default::default(),
+            tiers: Vec::new(),
+            tier_of: None,
+            step: None,
+            xff: None,
         };
         schema.validate()?;
         Ok(schema)
@@ -216,6 +221,8 @@ impl Field {
             hidden: false,
             options: self.options.clone(),
             initial: None,
+            source: None,
+            number: None,
         }
     }
 }
@@ -230,6 +237,8 @@ fn add_hidden(columns: &mut Vec<ColumnDef>, lane: Lane) -> u16 {
         hidden: true,
         options: Vec::new(),
         initial: None,
+        source: None,
+        number: None,
     });
     position as u16
 }

@@ -20,6 +20,8 @@ fn schema() -> Schema {
         hidden: false,
         options: Vec::new(),
         initial: None,
+        source: None,
+        number: None,
     };
     let mut columns = vec![column(0, Lane::Int { width: 4 }), column(1, Lane::Int { width: 4 })];
     columns.extend((2..7).map(|id| column(id, Lane::F64)));
@@ -38,6 +40,11 @@ fn schema() -> Schema {
         options: Vec::new(),
         next_column: 0,
         next_index: 0,
+        ring: Default::default(),
+        tiers: Vec::new(),
+        tier_of: None,
+        step: None,
+        xff: None,
     }
 }
 

@@ -74,6 +74,8 @@ fn shape(base: &Schema, base_table: u32, def: &IndexDef) -> Shape {
             hidden: true,
             options: Vec::new(),
             initial: None,
+            source: None,
+            number: None,
         });
         plan.push(source);
         id as u16
@@ -121,6 +123,11 @@ fn shape(base: &Schema, base_table: u32, def: &IndexDef) -> Shape {
         options: Vec::new(),
         next_column: 0,
         next_index: 0,
+        ring: Default::default(),
+        tiers: Vec::new(),
+        tier_of: None,
+        step: None,
+        xff: None,
     };
     Shape { schema, plan, base_key, has_nullable }
 }

@@ -49,7 +49,7 @@ impl Lane {
 }
 
 /// One column.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ColumnDef {
     /// Never reused within a table; names the column in segments across ALTER TABLE.
     pub id: u32,
@@ -68,6 +68,30 @@ pub struct ColumnDef {
     /// Set for a column that ALTER TABLE added: what the rows from before hold in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial: Option<Initial>,
+    /// How tiers consolidate it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<DataSource>,
+    /// Set for the value of a number: what sums of it need to know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<Number>,
+}
+
+/// What kind of number a lane's values are; float lanes need not be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Number {
+    /// The SQL value is lane value - `bias`, wrapping at the width.
+    Integer {
+        /// 0, or the sign bit of signed types.
+        bias: u64,
+    },
+    /// MariaDB's packed DECIMAL, big-endian.
+    Decimal {
+        /// Digits in all.
+        precision: u8,
+        /// Digits behind the point.
+        scale: u8,
+    },
 }
 
 /// What rows from before a column was added hold in it. It stays as it is when the SQL default changes.
@@ -188,6 +212,101 @@ pub struct AutoIncrement {
     pub bias: u64,
 }
 
+/// What bounds a table; whichever bites first. Changed by ALTER TABLE.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ring {
+    /// `RETENTION` in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<u64>,
+    /// `MAX_ROWS`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_rows: Option<u64>,
+    /// `SERIES_MAX_ROWS`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series_max_rows: Option<u64>,
+    /// `MAX_BYTES`: tables of indexes and tiers count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<u64>,
+}
+
+impl Ring {
+    /// Whether nothing bounds the table.
+    pub fn is_unbounded(&self) -> bool {
+        *self == Ring::default()
+    }
+}
+
+/// The length of a tier's buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bucket {
+    /// Microseconds; aligned to the epoch (weeks: to Mondays, see `offset`).
+    Fixed {
+        /// Length.
+        length: u64,
+        /// Start of some bucket, behind the epoch and less than `length`.
+        #[serde(default)]
+        offset: u64,
+    },
+    /// Calendar months in UTC, counted from January of year 0 (12: calendar years).
+    Months {
+        /// How many.
+        count: u32,
+    },
+}
+
+/// A tier.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TierDef {
+    /// Never reused within a table.
+    pub id: u32,
+    /// As the user wrote it: the tier of table `t` is table `t$30m`.
+    pub name: String,
+    /// Its buckets.
+    pub bucket: Bucket,
+    /// How long buckets are kept, in microseconds; `None` for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<u64>,
+}
+
+/// Says that a table holds the buckets of a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TierOf {
+    /// Number of the table whose tier it is.
+    pub table: u32,
+    /// `TierDef::id`.
+    pub tier: u32,
+}
+
+/// What a column's readings are (`DST`); as rrdcreate(1) defines them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "rrdcreate(1) says what they are")]
+pub enum SourceType {
+    #[default]
+    Gauge,
+    Counter,
+    Derive,
+    Absolute,
+    Dcounter,
+    Dderive,
+}
+
+/// How a tier consolidates a column with data-source options; a column without any is aggregated as SQL does it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DataSource {
+    /// `DST`.
+    pub kind: SourceType,
+    /// `HEARTBEAT` in microseconds.
+    pub heartbeat: u64,
+    /// `DS_MIN`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
+    /// `DS_MAX`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
+}
+
 /// Says that a table holds the entries of a secondary index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexOf {
@@ -198,7 +317,7 @@ pub struct IndexOf {
 }
 
 /// A table as the store knows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schema {
     /// 1 at creation, one more after each change.
     pub version: u32,
@@ -235,6 +354,21 @@ pub struct Schema {
     /// Indexes that are added get ids from here on, if it is larger than every id in `indexes`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub next_index: u32,
+    /// What bounds the table.
+    #[serde(default, skip_serializing_if = "Ring::is_unbounded")]
+    pub ring: Ring,
+    /// The tiers (`ROLLUP`), by length of bucket.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tiers: Vec<TierDef>,
+    /// Set for the table that holds the buckets of a tier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier_of: Option<TierOf>,
+    /// `STEP` in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
+    /// `XFF`: the largest share of a bucket that may be unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xff: Option<f64>,
 }
 
 fn is_zero(n: &u32) -> bool {

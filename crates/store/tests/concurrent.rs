@@ -24,6 +24,8 @@ fn schema() -> Schema {
         hidden: false,
         options: Vec::new(),
         initial: None,
+        source: None,
+        number: None,
     };
     Schema {
         version: 1,
@@ -39,6 +41,11 @@ fn schema() -> Schema {
         options: Vec::new(),
         next_column: 0,
         next_index: 0,
+        ring: Default::default(),
+        tiers: Vec::new(),
+        tier_of: None,
+        step: None,
+        xff: None,
     }
 }
 

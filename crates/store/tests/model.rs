@@ -34,7 +34,17 @@ impl Random {
 }
 
 fn column(id: u32, lane: Lane, nullable: bool) -> ColumnDef {
-    ColumnDef { id, name: format!("c{id}"), lane, nullable, hidden: false, options: Vec::new(), initial: None }
+    ColumnDef {
+        id,
+        name: format!("c{id}"),
+        lane,
+        nullable,
+        hidden: false,
+        options: Vec::new(),
+        initial: None,
+        source: None,
+        number: None,
+    }
 }
 
 fn schema(columns: Vec<ColumnDef>, key: Vec<u16>, time: Option<u16>) -> Schema {
@@ -53,6 +63,11 @@ fn schema(columns: Vec<ColumnDef>, key: Vec<u16>, time: Option<u16>) -> Schema {
         options: Vec::new(),
         next_column: 0,
         next_index: 0,
+        ring: Default::default(),
+        tiers: Vec::new(),
+        tier_of: None,
+        step: None,
+        xff: None,
     }
 }
 

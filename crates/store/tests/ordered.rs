@@ -18,10 +18,17 @@ fn schema() -> Schema {
         hidden: false,
         options: Vec::new(),
         initial: None,
+        source: None,
+        number: None,
     };
     Schema {
         next_column: 0,
         next_index: 0,
+        ring: Default::default(),
+        tiers: Vec::new(),
+        tier_of: None,
+        step: None,
+        xff: None,
         version: 1,
         columns: vec![int(0), int(1)],
         key: vec![0],

@@ -36,6 +36,8 @@ fn schema() -> Schema {
         hidden: false,
         options: Vec::new(),
         initial: None,
+        source: None,
+        number: None,
     };
     Schema {
         version: 1,
@@ -50,6 +52,11 @@ fn schema() -> Schema {
         index_of: None,
         next_column: 0,
         next_index: 0,
+        ring: Default::default(),
+        tiers: Vec::new(),
+        tier_of: None,
+        step: None,
+        xff: None,
         options: Vec::new(),
     }
 }

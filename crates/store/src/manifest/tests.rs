@@ -36,6 +36,8 @@ fn schema(version: u32, with_time: bool) -> Arc<Schema> {
         hidden: false,
         options: vec![("DST".into(), "GAUGE".into())],
         initial: None,
+        source: None,
+        number: None,
     };
     let time = TimeColumn { column: 1, unit: TimeUnit::Timestamp { fraction_digits: 3 }, bias: 0 };
     Arc::new(Schema {
@@ -52,6 +54,11 @@ fn schema(version: u32, with_time: bool) -> Arc<Schema> {
         options: Vec::new(),
         next_column: 0,
         next_index: 0,
+        ring: Default::default(),
+        tiers: Vec::new(),
+        tier_of: None,
+        step: None,
+        xff: None,
     })
 }
 

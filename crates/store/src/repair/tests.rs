@@ -32,6 +32,8 @@ fn schema(indexed: bool) -> Schema {
         hidden: false,
         options: Vec::new(),
         initial: None,
+        source: None,
+        number: None,
     };
     let index = |id, column: u16, unique| IndexDef {
         id,
@@ -52,6 +54,11 @@ fn schema(indexed: bool) -> Schema {
         index_of: None,
         next_column: 0,
         next_index: 0,
+        ring: Default::default(),
+        tiers: Vec::new(),
+        tier_of: None,
+        step: None,
+        xff: None,
         options: Vec::new(),
     }
 }

@@ -44,7 +44,17 @@ pub(super) struct Version {
 }
 
 pub(super) fn column(id: u32, lane: Lane, nullable: bool) -> ColumnDef {
-    ColumnDef { id, name: format!("c{id}"), lane, nullable, hidden: false, options: Vec::new(), initial: None }
+    ColumnDef {
+        id,
+        name: format!("c{id}"),
+        lane,
+        nullable,
+        hidden: false,
+        options: Vec::new(),
+        initial: None,
+        source: None,
+        number: None,
+    }
 }
 
 pub(super) fn layout(columns: Vec<ColumnDef>, key: Vec<u16>, time: Option<u16>) -> Arc<RowLayout> {
@@ -63,6 +73,11 @@ pub(super) fn layout(columns: Vec<ColumnDef>, key: Vec<u16>, time: Option<u16>) 
         options: Vec::new(),
         next_column: 0,
         next_index: 0,
+        ring: Default::default(),
+        tiers: Vec::new(),
+        tier_of: None,
+        step: None,
+        xff: None,
     };
     schema.validate().unwrap();
     Arc::new(RowLayout::new(Arc::new(schema)))
