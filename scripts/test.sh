@@ -1,6 +1,7 @@
 #!/bin/bash
-# Builds the plugin and runs every test of the project: the Rust crates, then SQL, MariaDB's engine suites, crash and
-# data-set tests on a real server. Each runner's own count is summed; the last line is "N passed, N failed".
+# Builds the plugin and runs every test of the project: the Rust crates, consolidation beside the real rrdtool, then
+# SQL, MariaDB's engine suites, crash and data-set tests on a real server. Each runner's own count is summed; the last
+# line is "N passed, N failed".
 #
 # A runner in tests/ prints its count as its last line in the same form and exits non-zero on a
 # failure. A runner that is missing or ends without a count is a failure, not a skip.
@@ -55,6 +56,7 @@ if ! scripts/build_plugin.sh; then
     exit 1
 fi
 run_cargo
+run_runner tests/rrdtool/run
 run_runner tests/sql/run
 run_runner tests/engine_suites/run
 run_runner tests/crash/run
