@@ -11,7 +11,7 @@
 #include "engine.h"
 #include "options.h"
 
-static_assert(sizeof(RrdText) == 16 && sizeof(RrdOption) == 32 && sizeof(RrdField) == 128 &&
+static_assert(sizeof(RrdText) == 16 && sizeof(RrdOption) == 32 && sizeof(RrdField) == 144 &&
               sizeof(RrdKeyPart) == 16 && sizeof(RrdIndex) == 40 && sizeof(RrdTableDefinition) == 80,
               "structs differ from the store's");
 
@@ -99,6 +99,18 @@ bool rrd_is_read_from_index(const KEY_PART_INFO *part)
     !(part->key_part_flag & (HA_PART_KEY_SEG | HA_REVERSE_SORT));
 }
 
+/* As SHOW CREATE TABLE has it, with the character set always. */
+static std::string sql_type(const Field *field)
+{
+  StringBuffer<MAX_FIELD_WIDTH> type(system_charset_info);
+  field->sql_type(type);
+  std::string text(type.ptr(), type.length());
+  if (field->has_charset())
+    text+= std::string(" CHARACTER SET ") + field->charset()->cs_name.str + " COLLATE " +
+      field->charset()->coll_name.str;
+  return text;
+}
+
 Rrd_definition::Rrd_definition(const TABLE *table, ulonglong max_rows)
   : m_options(rrd_options_of(table->s)), m_record_bytes(table->s->reclength),
     m_default_record(table->s->default_values)
@@ -138,12 +150,18 @@ void Rrd_definition::add_field(const TABLE *table, const Field *field)
   raw.is_signed= layout.is_signed;
   raw.time_kind= layout.time;
   raw.fraction_digits= layout.time != RRD_TIME_INTEGER ? (uint8_t) MY_MIN(field->decimals(), 6U) : 0;
+  if (field->real_type() == MYSQL_TYPE_NEWDECIMAL)
+  {
+    raw.fraction_digits= (uint8_t) field->decimals();
+    raw.decimal_precision= (uint8_t) static_cast<const Field_new_decimal *>(field)->precision;
+  }
   raw.is_auto_increment= field == table->found_next_number_field;
   /* Numbers have a character set too, for their digits; it says nothing about their bytes. */
   const bool is_text= layout.kind >= RRD_KIND_FIXED_TEXT;
   raw.collation= rrd_collation(field->charset(), is_text ? field->sort_charset() : &my_charset_bin);
   m_fields.push_back(raw);
   m_field_options.push_back(rrd_options_of(field));
+  m_types.push_back(sql_type(field));
 }
 
 std::vector<RrdKeyPart> Rrd_definition::key_parts(const KEY *key) const
@@ -182,6 +200,7 @@ RrdTableDefinition Rrd_definition::raw() const
   auto &fields= const_cast<std::vector<RrdField> &>(m_fields);
   for (size_t i= 0; i < fields.size(); i++)
   {
+    fields[i].sql_type= rrd_text(m_types[i]);
     fields[i].options= m_field_options[i].data();
     fields[i].option_count= m_field_options[i].size();
   }

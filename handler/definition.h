@@ -38,6 +38,7 @@ private:
 
   std::vector<RrdField> m_fields;
   std::vector<std::vector<RrdOption>> m_field_options;
+  std::vector<std::string> m_types;
   std::vector<RrdKeyPart> m_key_parts;
   std::vector<RrdIndex> m_indexes;
   std::vector<std::vector<RrdKeyPart>> m_index_parts;

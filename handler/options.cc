@@ -12,6 +12,7 @@ ha_create_table_option rrd_table_options[]=
   HA_TOPTION_STRING("MAX_BYTES", max_bytes),
   HA_TOPTION_STRING("STEP", step),
   HA_TOPTION_STRING("ROLLUP", rollup),
+  HA_TOPTION_STRING("TIERS", tiers),
   HA_TOPTION_STRING("XFF", xff),
   HA_TOPTION_STRING("TIME_COLUMN", time_column),
   HA_TOPTION_STRING("TIME_UNIT", time_unit),

@@ -13,7 +13,7 @@
 /* The names are the server's: it fills these structs from the options as written. */
 struct ha_table_option_struct
 {
-  const char *retention, *series_max_rows, *max_bytes, *step, *rollup, *xff;
+  const char *retention, *series_max_rows, *max_bytes, *step, *rollup, *tiers, *xff;
   const char *time_column, *time_unit, *chunk, *compression;
 };
 

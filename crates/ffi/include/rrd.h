@@ -200,6 +200,8 @@ typedef struct RrdOption {
 typedef struct RrdField {
   // SQL name.
   struct RrdText name;
+  // SQL type as CREATE TABLE has it.
+  struct RrdText sql_type;
   // Its number in the server's table.
   uint32_t number;
   // Offset of the value in a record.
@@ -218,12 +220,12 @@ typedef struct RrdField {
   uint8_t is_signed;
   // What it may serve as on the time axis.
   RrdTimeKind time_kind;
-  // Fraction digits of a temporal type.
+  // Fraction digits of a temporal type or a DECIMAL.
   uint8_t fraction_digits;
   // AUTO_INCREMENT.
   uint8_t is_auto_increment;
-  // Keeps the layout the same everywhere.
-  uint8_t reserved;
+  // Digits of a DECIMAL; 0 for any other type.
+  uint8_t decimal_precision;
   // For texts and byte strings.
   struct RrdCollation collation;
   // Options of the column.

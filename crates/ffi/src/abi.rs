@@ -172,6 +172,8 @@ unsafe impl Sync for RrdCollation {}
 pub struct RrdField {
     /// SQL name.
     pub name: RrdText,
+    /// SQL type as CREATE TABLE has it.
+    pub sql_type: RrdText,
     /// Its number in the server's table.
     pub number: u32,
     /// Offset of the value in a record.
@@ -190,12 +192,12 @@ pub struct RrdField {
     pub is_signed: u8,
     /// What it may serve as on the time axis.
     pub time_kind: RrdTimeKind,
-    /// Fraction digits of a temporal type.
+    /// Fraction digits of a temporal type or a DECIMAL.
     pub fraction_digits: u8,
     /// AUTO_INCREMENT.
     pub is_auto_increment: u8,
-    /// Keeps the layout the same everywhere.
-    pub reserved: u8,
+    /// Digits of a DECIMAL; 0 for any other type.
+    pub decimal_precision: u8,
     /// For texts and byte strings.
     pub collation: RrdCollation,
     /// Options of the column.
@@ -373,7 +375,7 @@ const _: () = {
     assert!(size_of::<RrdText>() == 16);
     assert!(size_of::<RrdOption>() == 32);
     assert!(size_of::<RrdCollation>() == 72);
-    assert!(size_of::<RrdField>() == 128);
+    assert!(size_of::<RrdField>() == 144);
     assert!(size_of::<RrdKeyPart>() == 16);
     assert!(size_of::<RrdIndex>() == 40);
     assert!(size_of::<RrdTableDefinition>() == 80);

@@ -145,6 +145,7 @@ unsafe fn altered_schema(format: &RecordFormat, definition: &Definition, request
     }
     keep_key(format, definition, request, old, &mut schema)?;
     keep_indexes(format, definition, request, &mut schema);
+    keep_tiers(old, &mut schema);
     schema.next_column = next;
     let id_of = |schema: &Schema| schema.auto_increment.map(|a| schema.columns[usize::from(a.column)].id);
     if id_of(old) != id_of(&schema) {
@@ -227,6 +228,20 @@ fn keep_indexes(format: &RecordFormat, definition: &Definition, request: &Reques
     }
     schema.indexes.iter_mut().zip(ids).for_each(|(def, id)| def.id = id);
     schema.next_index = next;
+}
+
+/// Tiers whose names stay keep their numbers; the others get new ones and are built.
+fn keep_tiers(old: &Schema, schema: &mut Schema) {
+    let mut next = old.tiers.iter().map(|tier| tier.id + 1).max().unwrap_or(1);
+    for tier in &mut schema.tiers {
+        tier.id = match old.tiers.iter().find(|was| was.name == tier.name) {
+            Some(was) => was.id,
+            None => {
+                next += 1;
+                next - 1
+            }
+        };
+    }
 }
 
 fn is_sorted_alike(a: &KeyPart, b: &KeyPart) -> bool {

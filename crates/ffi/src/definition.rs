@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use rrd_store::schema::{AutoIncrement, ColumnDef, IndexColumn, IndexDef, Lane, Schema, TimeColumn, TimeUnit};
+use rrd_store::schema::{AutoIncrement, ColumnDef, IndexColumn, IndexDef, Lane, Number, Schema, TimeColumn, TimeUnit};
 
 use crate::abi::{self, RrdField, RrdKeyPart, RrdOption, RrdTableDefinition, RrdText};
 use crate::field::Codec;
@@ -15,6 +15,7 @@ use crate::guard::slice;
 use crate::image::{KeyPart, Order};
 use crate::options::{self, Duration, Pair, TableOptions};
 use crate::status::{Failure, Outcome};
+use crate::tiers;
 
 /// A table's description, read and checked.
 pub struct Definition {
@@ -48,6 +49,8 @@ pub struct Field {
     pub codec: Codec,
     /// The rest of its description.
     pub raw: RrdField,
+    /// As CREATE TABLE has it.
+    pub sql_type: String,
     /// Options of the column.
     pub options: Vec<Pair>,
 }
@@ -83,9 +86,8 @@ impl Definition {
     /// The schema of a new table with this description.
     pub fn new_schema(&self) -> Outcome<Schema> {
         let table_options = options::table_options(&self.options)?;
-        for field in &self.fields {
-            options::check_column_options(&field.name, &field.options)?;
-        }
+        let column_options = self.fields.iter().map(|field| options::column_options(&field.name, &field.options));
+        let column_options = column_options.collect::<Outcome<Vec<_>>>()?;
         let mut columns: Vec<ColumnDef> = self.fields.iter().enumerate().map(|(i, f)| f.column(i)).collect();
         let key = self.key_columns(&mut columns);
         let row_number = match self.key.is_empty() {
@@ -93,7 +95,7 @@ impl Definition {
             false => None,
         };
         let time = self.time_column(&table_options)?;
-        let schema = Schema {
+        let mut schema = Schema {
             version: 1,
             key: row_number.map_or(key, |number| vec![number]),
             chunk_length: chunk_length(&table_options, time)?,
@@ -113,6 +115,7 @@ impl Definition {
             step: None,
             xff: None,
         };
+        tiers::apply(&mut schema, &table_options, &column_options, &|at| self.key.iter().any(|part| part.field == at))?;
         schema.validate()?;
         Ok(schema)
     }
@@ -222,7 +225,17 @@ impl Field {
             options: self.options.clone(),
             initial: None,
             source: None,
-            number: None,
+            number: self.number(),
+            sql_type: self.sql_type.clone(),
+        }
+    }
+
+    /// What sums of it need to know; nothing for floats, and for what is not a number.
+    fn number(&self) -> Option<Number> {
+        match (self.raw.time_kind, self.raw.decimal_precision) {
+            (abi::RRD_TIME_INTEGER, _) => Some(Number::Integer { bias: self.codec.bias() }),
+            (_, 0) => None,
+            (_, precision) => Some(Number::Decimal { precision, scale: self.raw.fraction_digits }),
         }
     }
 }
@@ -239,6 +252,7 @@ fn add_hidden(columns: &mut Vec<ColumnDef>, lane: Lane) -> u16 {
         initial: None,
         source: None,
         number: None,
+        sql_type: String::new(),
     });
     position as u16
 }
@@ -291,8 +305,10 @@ unsafe fn read_field(raw: &RrdField, record_bytes: usize) -> Outcome<Field> {
         return Err(Failure::internal("internal error: a field lies outside its record"));
     }
     // SAFETY: promised by the caller of `Definition::read`.
-    let (name, options) = unsafe { (read_text(raw.name), read_options(raw.options, raw.option_count)?) };
-    Ok(Field { name, codec, raw: *raw, options })
+    let (name, sql_type) = unsafe { (read_text(raw.name), read_text(raw.sql_type)) };
+    // SAFETY: as above.
+    let options = unsafe { read_options(raw.options, raw.option_count)? };
+    Ok(Field { name, codec, raw: *raw, sql_type, options })
 }
 
 fn read_part(fields: &[RrdField], part: &RrdKeyPart) -> Outcome<KeyPart> {

@@ -35,4 +35,5 @@ pub mod session;
 pub mod status;
 mod status_text;
 pub mod table;
+pub mod tiers;
 pub mod weights;

@@ -1,15 +1,21 @@
 //! The options of `CREATE TABLE ... ENGINE=RRD`: reading and checking them. Pure.
 //!
 //! Every option arrives as text (the server's own number options would read `10G` as 10). A bad value is refused
-//! with a text that names the option and shows a good one. Options whose behaviour is not built yet are checked
-//! as well and then refused by name: a table never silently lacks what its definition promises.
+//! with a text that names the option and shows a good one. What options mean for each other is checked in `tiers.rs`
+//! and `definition.rs`.
 
-use rrd_store::schema::{Compression, TimeUnit};
+use rrd_store::schema::{Bucket, Compression, Ring, SourceType, TierDef, TimeUnit};
 
 use crate::status::{Failure, Outcome};
 
 /// An option as the user wrote it.
 pub type Pair = (String, String);
+
+/// Tiers of a table at most: each is refreshed whenever rows are flushed.
+pub const MAX_TIERS: usize = 16;
+
+const SECOND: u64 = 1_000_000;
+const DAY: u64 = 86_400 * SECOND;
 
 /// What a table's options ask for.
 #[derive(Debug, Default, PartialEq)]
@@ -22,6 +28,27 @@ pub struct TableOptions {
     pub chunk: Option<Duration>,
     /// `COMPRESSION`.
     pub compression: Compression,
+    /// `RETENTION`, `MAX_ROWS`, `SERIES_MAX_ROWS`, `MAX_BYTES`.
+    pub ring: Ring,
+    /// `TIERS` or `ROLLUP`, by length of bucket.
+    pub tiers: Vec<TierDef>,
+    /// `STEP` in microseconds.
+    pub step: Option<u64>,
+    /// `XFF`.
+    pub xff: Option<f64>,
+}
+
+/// What a column's options ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ColumnOptions {
+    /// `DST`.
+    pub kind: Option<SourceType>,
+    /// `HEARTBEAT` in microseconds.
+    pub heartbeat: Option<u64>,
+    /// `DS_MIN`.
+    pub min: Option<f64>,
+    /// `DS_MAX`.
+    pub max: Option<f64>,
 }
 
 /// A length of time as people write it.
@@ -52,28 +79,6 @@ pub enum Unit {
     Year,
 }
 
-/// A tier of `ROLLUP`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tier {
-    /// Length of a bucket.
-    pub bucket: Duration,
-    /// How long buckets are kept; `None` for ever.
-    pub keep: Option<Duration>,
-}
-
-/// What `DST` says a column's readings are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SourceType {
-    /// The value itself.
-    Gauge,
-    /// A rate, from a counter that wraps.
-    Counter,
-    /// A rate, which may fall.
-    Derive,
-    /// A rate, from a counter that is reset by reading it.
-    Absolute,
-}
-
 impl Duration {
     /// Its length; a month counts as 30 days and a year as 365. `None` if it does not fit.
     pub fn seconds(self) -> Option<u64> {
@@ -87,69 +92,104 @@ impl Duration {
             Unit::Year => 365 * 86_400,
         })
     }
+
+    /// The same in microseconds, as far as an `i64` of them goes.
+    pub fn micros(self) -> Option<u64> {
+        self.seconds()?.checked_mul(SECOND).filter(|micros| i64::try_from(*micros).is_ok())
+    }
+
+    /// As a bucket: months and years are calendar ones, weeks begin on Mondays.
+    pub fn bucket(self) -> Option<Bucket> {
+        let months = match self.unit {
+            Unit::Month => self.count,
+            Unit::Year => self.count.checked_mul(12)?,
+            _ => {
+                let length = self.micros()?;
+                // The epoch was a Thursday.
+                let offset = if self.unit == Unit::Week { 4 * DAY % length } else { 0 };
+                return Some(Bucket::Fixed { length, offset });
+            }
+        };
+        // More than a century says nothing about time series.
+        u32::try_from(months).ok().filter(|months| *months <= 1200).map(|count| Bucket::Months { count })
+    }
+
+    /// The short way to write it, as in a tier's name.
+    pub fn name(self) -> String {
+        let unit = match self.unit {
+            Unit::Second => "s",
+            Unit::Minute => "m",
+            Unit::Hour => "h",
+            Unit::Day => "d",
+            Unit::Week => "w",
+            Unit::Month => "mo",
+            Unit::Year => "y",
+        };
+        format!("{}{unit}", self.count)
+    }
 }
 
 /// Reads and checks the options of a table.
 pub fn table_options(pairs: &[Pair]) -> Outcome<TableOptions> {
     let mut options = TableOptions::default();
-    let mut later = None;
+    let mut tiers_by = None;
     for (name, value) in pairs {
         match name.as_str() {
             "TIME_COLUMN" => options.time_column = Some(value.clone()),
             "TIME_UNIT" => options.time_unit = Some(time_unit(value)?),
             "CHUNK" => options.chunk = Some(good(name, value, duration(value), "'1 DAY' or '6h'")?),
             "COMPRESSION" => options.compression = compression(value)?,
-            _ => {
-                check_later_option(name, value)?;
-                later = later.or(Some(name));
+            "RETENTION" => options.ring.retention = Some(length(name, value, "'90d' or '1 YEAR'")?),
+            "MAX_ROWS" => options.ring.max_rows = Some(good(name, value, count(value), "100000")?),
+            "SERIES_MAX_ROWS" => options.ring.series_max_rows = Some(good(name, value, count(value), "'100000'")?),
+            "MAX_BYTES" => options.ring.max_bytes = Some(good(name, value, size(value), "'10G'")?),
+            "STEP" => options.step = Some(length(name, value, "'5m' or '10 SECOND'")?),
+            "XFF" => {
+                let example = "'0.5' (a share from 0 up to, not including, 1)";
+                options.xff = Some(good(name, value, fraction(value), example)?);
             }
+            "TIERS" | "ROLLUP" => {
+                if tiers_by.replace(name).is_some() {
+                    return Err(Failure::invalid("options TIERS and ROLLUP are the same; give one of them"));
+                }
+                options.tiers = tiers(name, value)?;
+            }
+            _ => return Err(Failure::invalid(format!("option {name} is not known to ENGINE=RRD"))),
         }
     }
-    match later {
-        Some(name) => Err(not_yet(name, "a table")),
-        None => Ok(options),
-    }
+    Ok(options)
 }
 
-/// Checks the options of a column.
-pub fn check_column_options(column: &str, pairs: &[Pair]) -> Outcome<()> {
+/// Reads and checks the options of a column.
+pub fn column_options(column: &str, pairs: &[Pair]) -> Outcome<ColumnOptions> {
+    let mut options = ColumnOptions::default();
+    let types = "'GAUGE', 'COUNTER', 'DERIVE', 'ABSOLUTE', 'DCOUNTER' or 'DDERIVE'";
     for (name, value) in pairs {
-        check_column_option(name, value)?;
+        match name.as_str() {
+            "DST" => options.kind = Some(good(name, value, source_type(value), types)?),
+            "HEARTBEAT" => options.heartbeat = Some(length(name, value, "'10m'")?),
+            "DS_MIN" => options.min = good(name, value, bound(value), "'0', '-1e9' or 'U' for no bound")?,
+            "DS_MAX" => options.max = good(name, value, bound(value), "'100', '1e9' or 'U' for no bound")?,
+            _ => return Err(Failure::invalid(format!("column option {name} is not known to ENGINE=RRD"))),
+        }
     }
-    match pairs.first() {
-        Some((name, _)) => Err(not_yet(name, &format!("column '{column}'"))),
-        None => Ok(()),
+    match (options.min, options.max) {
+        (Some(min), Some(max)) if min >= max => Err(Failure::invalid(format!(
+            "column '{column}': DS_MIN ({min}) must be less than DS_MAX ({max}), or no value would be within them"
+        ))),
+        _ => Ok(options),
     }
-}
-
-fn check_later_option(name: &str, value: &str) -> Outcome<()> {
-    match name {
-        "RETENTION" | "STEP" => good(name, value, duration(value), "'90d' or '5 MINUTE'").map(drop),
-        "MAX_ROWS" | "SERIES_MAX_ROWS" => good(name, value, count(value), "'100000'").map(drop),
-        "MAX_BYTES" => good(name, value, size(value), "'10G'").map(drop),
-        "ROLLUP" => good(name, value, tiers(value), "'30m:1y, 4h:3y, 1d'").map(drop),
-        "XFF" => good(name, value, fraction(value), "'0.5' (a share from 0 up to, not including, 1)").map(drop),
-        _ => Err(Failure::invalid(format!("option {name} is not known to ENGINE=RRD"))),
-    }
-}
-
-fn check_column_option(name: &str, value: &str) -> Outcome<()> {
-    match name {
-        "DST" => good(name, value, source_type(value), "'GAUGE', 'COUNTER', 'DERIVE' or 'ABSOLUTE'").map(drop),
-        "HEARTBEAT" => good(name, value, duration(value), "'10m'").map(drop),
-        "DS_MIN" | "DS_MAX" => good(name, value, bound(value), "'0', '1e9' or 'U' for no bound").map(drop),
-        _ => Err(Failure::invalid(format!("column option {name} is not known to ENGINE=RRD"))),
-    }
-}
-
-fn not_yet(name: &str, of: &str) -> Failure {
-    Failure::unsupported(format!("option {name} of {of} is not available yet in this version of ENGINE=RRD"))
 }
 
 fn good<T>(name: &str, value: &str, parsed: Option<T>, example: &str) -> Outcome<T> {
     parsed.ok_or_else(|| {
         Failure::invalid(format!("option {name}='{value}' cannot be understood; write for example {name}={example}"))
     })
+}
+
+/// A length of time in microseconds.
+fn length(name: &str, value: &str, example: &str) -> Outcome<u64> {
+    good(name, value, duration(value).and_then(Duration::micros), example)
 }
 
 fn time_unit(value: &str) -> Outcome<TimeUnit> {
@@ -210,18 +250,40 @@ pub fn count(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|n| *n > 0)
 }
 
-/// `30m:1y, 4h:3y, 1d`: buckets that grow, each once.
-pub fn tiers(text: &str) -> Option<Vec<Tier>> {
-    let tiers = text.split(',').map(tier).collect::<Option<Vec<Tier>>>()?;
-    let grow = tiers.windows(2).all(|pair| pair[0].bucket.seconds() < pair[1].bucket.seconds());
-    grow.then_some(tiers)
+/// `30m:1y, 4h:3y, 1d`: buckets that grow, each once. A tier's number is its place for now.
+pub fn tiers(option: &str, text: &str) -> Outcome<Vec<TierDef>> {
+    let mut tiers: Vec<(Duration, TierDef)> = Vec::new();
+    for (text_of_tier, id) in text.split(',').zip(1..) {
+        let (length, tier) = good(option, text, tier(text_of_tier, id), "'30m:1y, 4h:3y, 1d'")?;
+        if let Some((before, _)) = tiers.last().filter(|(before, _)| before.seconds() >= length.seconds()) {
+            return Err(Failure::invalid(format!(
+                "option {option}='{text}': {} comes behind {}; write the shortest buckets first, each once, for example \
+                 {option}='30m:1y, 4h:3y, 1d'",
+                length.name(),
+                before.name()
+            )));
+        }
+        if tier.keep.is_some_and(|keep| length.micros().is_none_or(|bucket| keep < bucket)) {
+            return Err(Failure::invalid(format!(
+                "option {option}='{text}': tier {0} is kept for less than one of its buckets; write for example {0}:1y, \
+                 or {0} alone to keep it for ever",
+                tier.name
+            )));
+        }
+        tiers.push((length, tier));
+    }
+    if tiers.len() > MAX_TIERS {
+        return Err(Failure::invalid(format!("option {option}: a table has at most {MAX_TIERS} tiers")));
+    }
+    Ok(tiers.into_iter().map(|(_, tier)| tier).collect())
 }
 
-fn tier(text: &str) -> Option<Tier> {
-    match text.split_once(':') {
-        Some((bucket, keep)) => Some(Tier { bucket: duration(bucket)?, keep: Some(duration(keep)?) }),
-        None => Some(Tier { bucket: duration(text)?, keep: None }),
-    }
+fn tier(text: &str, id: u32) -> Option<(Duration, TierDef)> {
+    let (bucket, keep) = match text.split_once(':') {
+        Some((bucket, keep)) => (duration(bucket)?, Some(duration(keep)?.micros()?)),
+        None => (duration(text)?, None),
+    };
+    Some((bucket, TierDef { id, name: bucket.name(), bucket: bucket.bucket()?, keep }))
 }
 
 /// A share from 0 up to, not including, 1.
@@ -244,6 +306,8 @@ pub fn source_type(text: &str) -> Option<SourceType> {
         "COUNTER" => Some(SourceType::Counter),
         "DERIVE" => Some(SourceType::Derive),
         "ABSOLUTE" => Some(SourceType::Absolute),
+        "DCOUNTER" => Some(SourceType::Dcounter),
+        "DDERIVE" => Some(SourceType::Dderive),
         _ => None,
     }
 }
@@ -298,47 +362,74 @@ mod tests {
 
     #[test]
     fn tiers_must_grow() {
-        let tier =
-            |bucket, keep: Option<&str>| duration(bucket).map(|bucket| Tier { bucket, keep: keep.and_then(duration) });
-        let expected = [tier("30m", Some("1y")), tier("4h", Some("3y")), tier("1d", None)];
-        assert_eq!(tiers("30m:1y, 4h:3y, 1d"), expected.into_iter().collect());
-        for text in ["", "4h, 30m", "1h,1h", "1h:", ":1y", "60m, 1h"] {
-            assert_eq!(tiers(text), None, "{text}");
+        let hours = |n: u64| Bucket::Fixed { length: n * 3600 * SECOND, offset: 0 };
+        let tier = |id, name: &str, bucket, keep: Option<u64>| TierDef {
+            id,
+            name: name.into(),
+            bucket,
+            keep: keep.map(|days| days * DAY),
+        };
+        let half = Bucket::Fixed { length: 1800 * SECOND, offset: 0 };
+        let expected = vec![
+            tier(1, "30m", half, Some(365)),
+            tier(2, "4h", hours(4), Some(3 * 365)),
+            tier(3, "1d", hours(24), None),
+        ];
+        assert_eq!(tiers("TIERS", "30 MINUTE:1y, 4h:3y, 1d").ok(), Some(expected));
+        for text in ["", "4h, 30m", "1h,1h", "1h:", ":1y", "60m, 1h", "1h:30m", "1mo, 30d", "200y"] {
+            assert!(tiers("TIERS", text).is_err(), "{text}");
         }
+        let many = (1..=17).map(|n| format!("{n}h")).collect::<Vec<_>>().join(",");
+        assert!(tiers("TIERS", &many).is_err());
     }
 
     #[test]
-    fn what_works_now_is_taken() {
+    fn weeks_begin_on_mondays_and_months_are_of_the_calendar() {
+        let bucket = |text| duration(text).and_then(Duration::bucket);
+        assert_eq!(bucket("1w"), Some(Bucket::Fixed { length: 7 * DAY, offset: 4 * DAY }));
+        assert_eq!(bucket("7d"), Some(Bucket::Fixed { length: 7 * DAY, offset: 0 }));
+        assert_eq!(bucket("3mo"), Some(Bucket::Months { count: 3 }));
+        assert_eq!(bucket("1y"), Some(Bucket::Months { count: 12 }));
+    }
+
+    #[test]
+    fn every_option_is_taken() {
         let options = table_options(&pairs(&[
             ("TIME_COLUMN", "ts"),
             ("TIME_UNIT", "MS"),
             ("CHUNK", "1 DAY"),
             ("COMPRESSION", "fast"),
+            ("RETENTION", "90d"),
+            ("MAX_ROWS", "25920"),
+            ("SERIES_MAX_ROWS", "100"),
+            ("MAX_BYTES", "10G"),
+            ("STEP", "5m"),
+            ("ROLLUP", "30m"),
+            ("XFF", "0.5"),
         ]));
         let expected = TableOptions {
             time_column: Some("ts".into()),
             time_unit: Some(TimeUnit::Ms),
             chunk: duration("1d"),
             compression: Compression::Fast,
+            ring: Ring {
+                retention: Some(90 * DAY),
+                max_rows: Some(25_920),
+                series_max_rows: Some(100),
+                max_bytes: Some(10 << 30),
+            },
+            tiers: tiers("TIERS", "30m").unwrap_or_default(),
+            step: Some(300 * SECOND),
+            xff: Some(0.5),
         };
         assert_eq!(options.ok(), Some(expected));
     }
 
     #[test]
-    fn what_comes_later_is_refused_by_name() {
-        for (name, value) in [
-            ("RETENTION", "90d"),
-            ("MAX_ROWS", "100"),
-            ("SERIES_MAX_ROWS", "100"),
-            ("MAX_BYTES", "10G"),
-            ("STEP", "5m"),
-            ("ROLLUP", "30m:1y"),
-            ("XFF", "0.5"),
-        ] {
-            let (status, text) = refusal(&[(name, value)]);
-            assert_eq!(status, abi::RRD_UNSUPPORTED, "{text}");
-            assert!(text.contains(name), "{text}");
-        }
+    fn tiers_and_rollup_are_one_option() {
+        let (status, text) = refusal(&[("ROLLUP", "1h"), ("TIERS", "1h")]);
+        assert_eq!(status, abi::RRD_INVALID, "{text}");
+        assert!(text.contains("give one of them"), "{text}");
     }
 
     #[test]
@@ -348,7 +439,9 @@ mod tests {
             ("SERIES_MAX_ROWS", "-1"),
             ("MAX_BYTES", "10X"),
             ("STEP", "0"),
-            ("ROLLUP", "1h,1h"),
+            ("MAX_ROWS", "0"),
+            ("TIERS", "30m:"),
+            ("ROLLUP", "1h;1h"),
             ("XFF", "1.5"),
             ("TIME_UNIT", "minutes"),
             ("CHUNK", "1 fortnight"),
@@ -361,16 +454,18 @@ mod tests {
     }
 
     #[test]
-    fn column_options_are_checked_then_refused() {
-        let check = |name: &str, value: &str| match check_column_options("c", &pairs(&[(name, value)])) {
-            Err(failure) => failure.status(),
-            Ok(()) => abi::RRD_OK,
-        };
-        for (name, value) in [("DST", "counter"), ("HEARTBEAT", "10m"), ("DS_MIN", "U"), ("DS_MAX", "1e9")] {
-            assert_eq!(check(name, value), abi::RRD_UNSUPPORTED, "{name}={value}");
-        }
+    fn options_of_a_column_are_taken() {
+        let options = column_options(
+            "c",
+            &pairs(&[("DST", "counter"), ("HEARTBEAT", "10m"), ("DS_MIN", "U"), ("DS_MAX", "1e9")]),
+        );
+        let expected =
+            ColumnOptions { kind: Some(SourceType::Counter), heartbeat: Some(600 * SECOND), min: None, max: Some(1e9) };
+        assert_eq!(options.ok(), Some(expected));
         for (name, value) in [("DST", "meter"), ("HEARTBEAT", "x"), ("DS_MIN", "low"), ("DS_MAX", "inf")] {
-            assert_eq!(check(name, value), abi::RRD_INVALID, "{name}={value}");
+            let failure = column_options("c", &pairs(&[(name, value)])).err();
+            assert_eq!(failure.map(|f| f.status()), Some(abi::RRD_INVALID), "{name}={value}");
         }
+        assert!(column_options("c", &pairs(&[("DS_MIN", "5"), ("DS_MAX", "5")])).is_err());
     }
 }

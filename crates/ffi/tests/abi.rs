@@ -46,6 +46,7 @@ fn binary() -> RrdCollation {
 fn field(name: &'static str, number: u32, offset: u32, pack_length: u32, kind: RrdKind) -> RrdField {
     RrdField {
         name: text(name),
+        sql_type: text(""),
         number,
         offset,
         null_offset: 0,
@@ -57,7 +58,7 @@ fn field(name: &'static str, number: u32, offset: u32, pack_length: u32, kind: R
         time_kind: RRD_TIME_NONE,
         fraction_digits: 0,
         is_auto_increment: 0,
-        reserved: 0,
+        decimal_precision: 0,
         collation: binary(),
         options: null(),
         option_count: 0,
@@ -347,7 +348,9 @@ fn options_reach_the_store_or_are_refused_with_their_name() {
         let status = unsafe { rrd_table_create(t.engine, text("db/o"), &definition, &mut error) };
         (status, message(&error))
     };
-    assert_eq!(create("RETENTION", "90d").0, RRD_UNSUPPORTED);
+    assert_eq!(create("RETENTION", "ever").0, RRD_INVALID);
+    let (status, why) = create("XFF", "0.5");
+    assert!(status == RRD_INVALID && why.contains("STEP='5m'"), "{why}");
     assert_eq!(create("CHUNK", "soon").0, RRD_INVALID);
     let (status, why) = create("TIME_COLUMN", "value");
     assert!(status == RRD_INVALID && why.contains("TIME_COLUMN='value'"), "{why}");

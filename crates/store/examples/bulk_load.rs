@@ -22,6 +22,7 @@ fn schema() -> Schema {
         initial: None,
         source: None,
         number: None,
+        sql_type: String::new(),
     };
     let mut columns = vec![column(0, Lane::Int { width: 4 }), column(1, Lane::Int { width: 4 })];
     columns.extend((2..7).map(|id| column(id, Lane::F64)));

@@ -76,6 +76,7 @@ fn shape(base: &Schema, base_table: u32, def: &IndexDef) -> Shape {
             initial: None,
             source: None,
             number: None,
+            sql_type: String::new(),
         });
         plan.push(source);
         id as u16

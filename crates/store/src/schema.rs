@@ -74,6 +74,9 @@ pub struct ColumnDef {
     /// Set for the value of a number: what sums of it need to know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<Number>,
+    /// The SQL type as CREATE TABLE has it, character set included; for definitions that are made of this one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub sql_type: String,
 }
 
 /// What kind of number a lane's values are; float lanes need not be told.

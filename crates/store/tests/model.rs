@@ -44,6 +44,7 @@ fn column(id: u32, lane: Lane, nullable: bool) -> ColumnDef {
         initial: None,
         source: None,
         number: None,
+        sql_type: String::new(),
     }
 }
 

@@ -20,6 +20,7 @@ fn schema() -> Schema {
         initial: None,
         source: None,
         number: None,
+        sql_type: String::new(),
     };
     Schema {
         next_column: 0,

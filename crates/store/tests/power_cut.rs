@@ -81,6 +81,7 @@ fn schema() -> Schema {
         initial: None,
         source: None,
         number: None,
+        sql_type: String::new(),
     };
     Schema {
         version: 1,

@@ -38,6 +38,7 @@ fn schema(version: u32, with_time: bool) -> Arc<Schema> {
         initial: None,
         source: None,
         number: None,
+        sql_type: String::new(),
     };
     let time = TimeColumn { column: 1, unit: TimeUnit::Timestamp { fraction_digits: 3 }, bias: 0 };
     Arc::new(Schema {

@@ -34,6 +34,7 @@ fn schema(indexed: bool) -> Schema {
         initial: None,
         source: None,
         number: None,
+        sql_type: String::new(),
     };
     let index = |id, column: u16, unique| IndexDef {
         id,

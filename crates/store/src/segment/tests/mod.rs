@@ -54,6 +54,7 @@ pub(super) fn column(id: u32, lane: Lane, nullable: bool) -> ColumnDef {
         initial: None,
         source: None,
         number: None,
+        sql_type: String::new(),
     }
 }
 
