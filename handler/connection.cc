@@ -81,7 +81,42 @@ int Rrd_connection::begin_store_statement(THD *thd)
     return rrd_fail(thd, error);
   }
   m_in_statement= true;
+  note_earlier_kill(thd);
   return 0;
+}
+
+void Rrd_connection::kill(THD *thd)
+{
+  m_killed_with= thd->killed_errno();
+  rrd_engine_wake(rrd_engine, m_id);
+}
+
+/*
+  A statement begins with the KILL that it has met already, and without those meant for earlier ones. The server sets
+  its own mark before it calls kill(), so whoever comes after this assignment is not lost, and whoever came before is
+  seen by the question.
+*/
+void Rrd_connection::note_earlier_kill(THD *thd)
+{
+  m_killed_with= 0;
+  if (killed(thd))
+    m_killed_with= thd->killed_errno();
+}
+
+/*
+  A DELETE that is killed while the server plans it ends there with OK and no rows (sql_delete.cc takes the interrupted
+  range optimizer's answer for "nothing to delete"), and the server has forgotten the KILL by the time it commits the
+  statement. Who takes a job by deleting its row would believe that it is gone. So the KILL is kept here, and told now.
+*/
+int Rrd_connection::forgotten_kill(THD *thd)
+{
+  const int error= m_killed_with.exchange(0);
+  const Diagnostics_area *answer= thd->get_stmt_da();
+  if (!error || thd->lex->sql_command != SQLCOM_DELETE || !answer->is_ok() || answer->affected_rows())
+    return 0;
+  rollback(thd, false);
+  my_error(error, MYF(0));
+  return HA_ERR_ABORTED_BY_USER;
 }
 
 int Rrd_connection::take_snapshot(THD *thd)
@@ -159,6 +194,8 @@ int Rrd_connection::prepare(THD *thd, bool all)
 
 int Rrd_connection::commit(THD *thd, bool all)
 {
+  if (int error= all ? 0 : forgotten_kill(thd))
+    return error;
   if (!all && is_multi_statement(thd))
     return forget_statement();
   m_in_statement= m_has_mark= false;
@@ -306,8 +343,8 @@ static int close_connection(handlerton *hton, THD *thd)
 /* Called by whoever kills, while the connection cannot go away. */
 static void kill_query(handlerton *, THD *thd, enum thd_kill_levels)
 {
-  if (const Rrd_connection *connection= Rrd_connection::find(thd))
-    connection->wake();
+  if (Rrd_connection *connection= Rrd_connection::find(thd))
+    connection->kill(thd);
 }
 
 static int start_consistent_snapshot(handlerton *, THD *thd)

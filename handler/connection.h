@@ -4,6 +4,8 @@
 #ifndef RRD_CONNECTION_H
 #define RRD_CONNECTION_H
 
+#include <atomic>
+
 #include "engine.h"
 #include "rrd.h"
 #include "server.h"
@@ -24,16 +26,21 @@ public:
   int prepare(THD *thd, bool all);
   int commit(THD *thd, bool all);
   int rollback(THD *thd, bool all);
-  void wake() const { rrd_engine_wake(rrd_engine, m_id); }
+  /* Called by whoever kills, on another thread: it may use neither the session nor what is not atomic here. */
+  void kill(THD *thd);
 
 private:
   Rrd_connection() = default;
   int forget_statement();
   int begin_store_statement(THD *thd);
+  void note_earlier_kill(THD *thd);
+  int forgotten_kill(THD *thd);
 
   RrdSession *m_session= nullptr;
-  /* Wakes its waits; another thread may use it, but not the session. */
+  /* The store's number for it, by which its waits are woken. */
   uint64_t m_id= 0;
+  /* The error that the statement under way was killed with, or 0. */
+  std::atomic<int> m_killed_with{0};
   bool m_in_statement= false;
   bool m_has_mark= false;
   uint64_t m_statement_mark= 0;

@@ -93,6 +93,11 @@ class Worker:
             cursor.execute(text)
             return cursor.fetchall()
 
+    def changed(self, text):
+        """The number of rows that a statement says it changed."""
+        with self.connection.cursor() as cursor:
+            return cursor.execute(text)
+
     def run_until(self, deadline):
         kinds = [
             (self.transfer, 5),
@@ -197,7 +202,8 @@ class Worker:
         rows = self.query("SELECT id FROM jobs ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED")
         for (job,) in rows:
             self.pause()
-            self.query(f"DELETE FROM jobs WHERE id = {job}")
+            count = self.changed(f"DELETE FROM jobs WHERE id = {job}")
+            check(count == 1, f"DELETE of job {job}, which is locked, said OK and {count} rows")
             self.done.append(("jobs", job, 1))
 
     def insert_key(self):
