@@ -199,6 +199,11 @@ fn keep_key(
         if column.hidden {
             column.id = was.id;
         }
+        // Columns have their old ids by now.
+        if let Some(field) = column.sort_key_of().map(|field| field as usize) {
+            let id = schema.columns[field].id;
+            schema.columns[usize::from(at)].options = vec![ColumnDef::sort_key_option(id)];
+        }
     }
     Ok(())
 }

@@ -91,7 +91,7 @@ impl Definition {
         let mut columns: Vec<ColumnDef> = self.fields.iter().enumerate().map(|(i, f)| f.column(i)).collect();
         let key = self.key_columns(&mut columns);
         let row_number = match self.key.is_empty() {
-            true => Some(add_hidden(&mut columns, Lane::Int { width: 8 })),
+            true => Some(add_hidden(&mut columns, Lane::Int { width: 8 }, None)),
             false => None,
         };
         let time = self.time_column(&table_options)?;
@@ -140,7 +140,7 @@ impl Definition {
         self.key
             .iter()
             .map(|part| match part.sort_lane() {
-                Some(lane) => add_hidden(columns, lane),
+                Some(lane) => add_hidden(columns, lane, Some(part.field)),
                 None => part.field as u16,
             })
             .collect()
@@ -240,7 +240,8 @@ impl Field {
     }
 }
 
-fn add_hidden(columns: &mut Vec<ColumnDef>, lane: Lane) -> u16 {
+/// A hidden lane; `sorts` is the column whose sort key it is.
+fn add_hidden(columns: &mut Vec<ColumnDef>, lane: Lane, sorts: Option<usize>) -> u16 {
     let position = columns.len();
     columns.push(ColumnDef {
         id: position as u32,
@@ -248,7 +249,7 @@ fn add_hidden(columns: &mut Vec<ColumnDef>, lane: Lane) -> u16 {
         lane,
         nullable: false,
         hidden: true,
-        options: Vec::new(),
+        options: sorts.map(|field| ColumnDef::sort_key_option(field as u32)).into_iter().collect(),
         initial: None,
         source: None,
         number: None,

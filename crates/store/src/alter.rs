@@ -22,6 +22,7 @@ use crate::memtable::Memtable;
 use crate::row::RowLayout;
 use crate::schema::{ColumnDef, IndexColumn, IndexDef, Schema};
 use crate::table::Table;
+use crate::tier::TierChanges;
 
 /// Name of the manifest property with the server's id of the table's definition.
 pub(crate) const DEFINITION_PROPERTY: &str = "definition";
@@ -84,7 +85,9 @@ impl Engine {
     pub fn alter_tables(&self, changes: &[Alteration]) -> Result<()> {
         self.check_writable()?;
         changes.iter().try_for_each(Alteration::check)?;
+        let tiers = changes.iter().map(|change| self.tier_changes(change)).collect::<Result<Vec<_>>>()?;
         let mut alone: Vec<Arc<Table>> = changes.iter().flat_map(Alteration::dropped).collect();
+        alone.extend(tiers.iter().flat_map(TierChanges::tables));
         alone.extend(changes.iter().map(|change| change.table.clone()));
         alone.sort_by_key(|table| table.id);
         let _alone: Vec<_> = alone.iter().map(|table| table.maintenance.lock()).collect();
@@ -93,14 +96,14 @@ impl Engine {
                 self.freeze(&change.table);
                 self.flush_all_frozen(&change.table)?;
             }
-            if self.set_schemas(changes)? {
+            if self.set_schemas(changes, &tiers)? {
                 return Ok(());
             }
         }
     }
 
     /// The second half: false if a commit came between the flush and it.
-    fn set_schemas(&self, changes: &[Alteration]) -> Result<bool> {
+    fn set_schemas(&self, changes: &[Alteration], tiers: &[TierChanges]) -> Result<bool> {
         let _turn = self.apply_turn.lock();
         // Held over the manifest's sync: a commit that is logged now would be in a layout that is about to change.
         let queue = self.commit_queue.lock();
@@ -119,22 +122,24 @@ impl Engine {
         }
         let flushed_seq = self.visible_seq.load(Ordering::Acquire);
         let (mut edits, mut schemas) = (Vec::new(), Vec::new());
-        for change in changes {
+        for (change, tiers) in changes.iter().zip(tiers) {
             let (of_table, schema) = change.edits(flushed_seq)?;
             edits.extend(of_table);
+            edits.extend(tiers.edits(&change.table, &schema));
             schemas.push(schema);
         }
         self.commit_manifest(&edits)?;
-        for (change, schema) in changes.iter().zip(schemas) {
-            self.install_schema(change, schema, flushed_seq);
+        for ((change, schema), tiers) in changes.iter().zip(schemas).zip(tiers) {
+            self.install_schema(change, schema, tiers, flushed_seq);
         }
         Ok(true)
     }
 
-    fn install_schema(&self, change: &Alteration, schema: Arc<Schema>, flushed_seq: u64) {
+    fn install_schema(&self, change: &Alteration, schema: Arc<Schema>, tiers: &TierChanges, flushed_seq: u64) {
         let table = &change.table;
         change.dropped().iter().for_each(|entries| self.forget(entries));
         table.flushed_seq.store(flushed_seq, Ordering::Release);
+        tiers.install(self, table, &schema);
         let layout = Arc::new(RowLayout::new(schema));
         *table.layout.write() = layout.clone();
         table.install(|version| version.active = Arc::new(Memtable::new(layout)));
@@ -144,7 +149,7 @@ impl Engine {
             tables.rename(&built.table, change.name_of(built));
             self.begin_again(&built.table);
         }
-        tables.link_indexes(table.id);
+        tables.link_parts(table.id);
     }
 
     /// The server's id of the definition that a table was altered to last; empty if it never was. After a crash it

@@ -34,6 +34,7 @@ use crate::schema::Schema;
 use crate::segment::SegmentId;
 use crate::snapshot::{Snapshot, Snapshots};
 use crate::table::{AUTO_INCREMENT_PROPERTY, TRUNCATED_PROPERTY, Table, auto_increment_of};
+use crate::tier::{Tier, tier_schema, tier_table_name};
 use crate::txn::Txn;
 use crate::version::Version;
 use crate::wal::Wal;
@@ -189,9 +190,6 @@ impl Engine {
         self.check_writable()?;
         schema.validate()?;
         let mut tables = self.tables.write();
-        if tables.by_name.contains_key(name) {
-            return Err(Error::TableExists { name: name.into() });
-        }
         let id = TableId(self.next_table.fetch_add(1, Ordering::Relaxed));
         let mut made = vec![(id, name.to_string(), Arc::new(schema.clone()))];
         for def in &schema.indexes {
@@ -199,6 +197,13 @@ impl Engine {
             entries.validate()?;
             let entry_id = TableId(self.next_table.fetch_add(1, Ordering::Relaxed));
             made.push((entry_id, entry_table_name(name, def.id), Arc::new(entries)));
+        }
+        for def in &schema.tiers {
+            let tier_id = TableId(self.next_table.fetch_add(1, Ordering::Relaxed));
+            made.push((tier_id, tier_table_name(name, &def.name), Arc::new(tier_schema(&schema, id.0, def))));
+        }
+        if let Some((_, taken, _)) = made.iter().find(|(_, name, _)| tables.by_name.contains_key(name)) {
+            return Err(Error::TableExists { name: taken.clone() });
         }
         for (id, ..) in &made {
             self.fs.create_dir(&self.dir.join(id.dir_name()))?;
@@ -216,19 +221,28 @@ impl Engine {
             self.begin_again(&table);
             tables.insert(Arc::new(table));
         }
-        tables.link_indexes(id);
+        tables.link_parts(id);
         Ok(())
     }
 
     /// Removes a table.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         self.check_writable()?;
-        let dropped = self.table(name)?.with_indexes();
+        let dropped = self.table(name)?.with_parts();
+        self.check_whole(&dropped[0])?;
         self.sync_log()?;
         let _alone: Vec<_> = dropped.iter().map(|t| t.maintenance.lock()).collect();
         self.commit_manifest(&dropped.iter().map(|t| Edit::DropTable { table: t.id }).collect::<Vec<_>>())?;
         dropped.iter().for_each(|table| self.forget(table));
         Ok(())
+    }
+
+    /// A tier is dropped, renamed and emptied with its table.
+    fn check_whole(&self, table: &Table) -> Result<()> {
+        match table.is_tier() {
+            true => Err(Error::InvalidInput(format!("'{}' is a tier: it goes with its table", table.name()))),
+            false => Ok(()),
+        }
     }
 
     /// Lets go of a table that the manifest no longer has.
@@ -249,11 +263,13 @@ impl Engine {
         self.sync_log()?;
         let mut tables = self.tables.write();
         let table = tables.by_name.get(from).cloned().ok_or_else(|| Error::NoSuchTable { name: from.into() })?;
-        if tables.by_name.contains_key(to) {
-            return Err(Error::TableExists { name: to.into() });
-        }
+        self.check_whole(&table)?;
         let mut renamed = vec![(table.clone(), to.to_string())];
         renamed.extend(table.indexes().iter().map(|i| (i.table.clone(), entry_table_name(to, i.def.id))));
+        renamed.extend(table.tiers().iter().map(|t| (t.table.clone(), tier_table_name(to, &t.def.name))));
+        if let Some((_, taken)) = renamed.iter().find(|(_, name)| tables.by_name.contains_key(name)) {
+            return Err(Error::TableExists { name: taken.clone() });
+        }
         let edit = |(table, name): &(Arc<Table>, String)| Edit::RenameTable { table: table.id, name: name.clone() };
         self.commit_manifest(&renamed.iter().map(edit).collect::<Vec<_>>())?;
         renamed.into_iter().for_each(|(table, name)| tables.rename(&table, name));
@@ -263,7 +279,8 @@ impl Engine {
     /// Removes all rows.
     pub fn truncate_table(&self, name: &str) -> Result<()> {
         self.check_writable()?;
-        let emptied = self.table(name)?.with_indexes();
+        let emptied = self.table(name)?.with_parts();
+        self.check_whole(&emptied[0])?;
         let _alone: Vec<_> = emptied.iter().map(|t| t.maintenance.lock()).collect();
         self.sync_log_first()?;
         let _turn = self.apply_turn.lock();
@@ -313,7 +330,7 @@ impl Engine {
 
     /// Names of all tables.
     pub fn table_names(&self) -> Vec<String> {
-        self.tables.read().by_id.values().filter(|t| !t.is_index()).map(|t| t.name()).collect()
+        self.tables.read().by_id.values().filter(|t| !t.is_part()).map(|t| t.name()).collect()
     }
 
     /// A new transaction; it costs nothing until used.
@@ -323,7 +340,7 @@ impl Engine {
 
     /// Writes the memtables of one table to segments.
     pub fn flush_table(&self, table: &Arc<Table>) -> Result<()> {
-        for table in table.with_indexes() {
+        for table in table.with_parts() {
             self.freeze(&table);
             self.flush_frozen(&table)?;
         }
@@ -388,7 +405,7 @@ impl Engine {
     /// Merges all segments of a table (OPTIMIZE); `progress(done, total)` returns false to stop.
     pub fn optimize_table(&self, table: &Arc<Table>, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
         self.flush_table(table)?;
-        let tables = table.with_indexes();
+        let tables = table.with_parts();
         let total = tables.iter().map(|t| t.stats().rows).sum();
         let mut done = 0;
         tables.iter().try_for_each(|table| {
@@ -442,7 +459,7 @@ impl Engine {
         table: &Arc<Table>,
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<Vec<String>> {
-        let versions: Vec<_> = table.with_indexes().iter().map(|t| t.version()).collect();
+        let versions: Vec<_> = table.with_parts().iter().map(|t| t.version()).collect();
         let segments: Vec<_> = versions.iter().flat_map(|v| v.segments.values()).collect();
         let total: u64 = segments.iter().map(|s| s.meta().bytes).sum();
         let mut findings = Vec::new();
@@ -640,8 +657,8 @@ fn count_rows(mut cursor: Cursor, goes_on: &mut dyn FnMut() -> bool) -> Result<u
 }
 
 impl Tables {
-    /// Connects a table with the tables of its indexes.
-    pub fn link_indexes(&self, id: TableId) {
+    /// Connects a table with the tables of its indexes and tiers.
+    pub fn link_parts(&self, id: TableId) {
         let Some(table) = self.by_id.get(&id) else { return };
         let schema = table.schema();
         let entries_of = |index: u32| self.by_name.get(&entry_table_name(&table.name(), index)).cloned();
@@ -650,6 +667,8 @@ impl Tables {
             .iter()
             .filter_map(|def| Some(Arc::new(Index::new(&schema, id.0, def.clone(), entries_of(def.id)?))));
         *table.indexes.write() = indexes.collect();
+        let table_of = |tier: &str| self.by_name.get(&tier_table_name(&table.name(), tier)).cloned();
+        *table.tiers.write() = Tier::of_table(&schema, |def| table_of(&def.name)).into();
     }
 
     pub fn insert(&mut self, table: Arc<Table>) {
@@ -728,6 +747,7 @@ impl Table {
             next_row_number: AtomicU64::new(1),
             next_auto: AtomicU64::new(1),
             indexes: RwLock::new(Arc::new([])),
+            tiers: RwLock::new(Arc::new([])),
             readable_from: AtomicU64::new(0),
             last_commit_seq: AtomicU64::new(0),
             flushed_seq: AtomicU64::new(0),

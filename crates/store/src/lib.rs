@@ -44,6 +44,7 @@ mod shutdown;
 mod snapshot;
 mod source;
 pub mod table;
+pub mod tier;
 pub mod time;
 pub mod txn;
 mod version;

@@ -170,7 +170,7 @@ fn open_tables(config: &Config, fs: &Arc<dyn Fs>, cache: &Arc<BlockCache>, state
         tables.insert(Arc::new(table));
     }
     for &id in state.tables.keys() {
-        tables.link_indexes(id);
+        tables.link_parts(id);
     }
     Ok(tables)
 }

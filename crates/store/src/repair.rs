@@ -64,7 +64,7 @@ impl Engine {
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<Repaired> {
         self.check_writable()?;
-        let tables = table.with_indexes();
+        let tables = table.with_parts();
         let _alone: Vec<_> = tables.iter().map(|t| t.maintenance.lock()).collect();
         let before: Vec<u64> = tables.iter().map(|t| t.last_commit_seq.load(Ordering::Acquire)).collect();
         let mut repaired = Repaired::default();
@@ -97,7 +97,7 @@ impl Engine {
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<Vec<Option<Vec<PrivateSegment>>>> {
         let indexes = table.indexes();
-        let versions: Vec<_> = table.with_indexes().iter().map(|t| t.version()).collect();
+        let versions: Vec<_> = table.with_parts().iter().map(|t| t.version()).collect();
         let bytes = |version: &Version| version.segments.values().map(|s| s.meta().bytes).sum::<u64>();
         let total: u64 = versions.iter().map(|v| bytes(v)).sum();
         let mut done = 0;

@@ -79,6 +79,22 @@ pub struct ColumnDef {
     pub sql_type: String,
 }
 
+impl ColumnDef {
+    /// Of a hidden lane that is the sort key of another column: the id of that one.
+    pub fn sort_key_of(&self) -> Option<u32> {
+        let option = self.options.iter().find(|(name, _)| self.hidden && name == SORT_KEY_OF);
+        option.and_then(|(_, id)| id.parse().ok())
+    }
+
+    /// What a hidden lane has among its options that is the sort key of the column with this id.
+    pub fn sort_key_option(id: u32) -> (String, String) {
+        (SORT_KEY_OF.into(), id.to_string())
+    }
+}
+
+/// Name of the option of [`ColumnDef::sort_key_of`].
+const SORT_KEY_OF: &str = "sort_key_of";
+
 /// What kind of number a lane's values are; float lanes need not be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -431,7 +447,12 @@ impl Schema {
         {
             return invalid("a row number is the whole key");
         }
-        Ok(())
+        crate::tier::validate_tiers(self)
+    }
+
+    /// Whether the table belongs to another one: as an index, or as a tier.
+    pub fn is_part(&self) -> bool {
+        self.index_of.is_some() || self.tier_of.is_some()
     }
 
     /// The id that the next column gets: no id is used twice in a table's life.

@@ -23,6 +23,7 @@ use crate::schema::{Lane, Schema};
 use crate::segment::{SegmentId, SegmentMeta};
 use crate::snapshot::Snapshot;
 use crate::source::{Input, Source, rows_before};
+use crate::tier::Tier;
 use crate::version::Version;
 
 /// An open table.
@@ -40,6 +41,7 @@ pub struct Table {
     /// The next AUTO_INCREMENT value, as SQL sees it.
     pub(crate) next_auto: AtomicU64,
     pub(crate) indexes: RwLock<Arc<[Arc<Index>]>>,
+    pub(crate) tiers: RwLock<Arc<[Arc<Tier>]>>,
     /// Snapshots of an earlier era cannot read the table: it was created, emptied or (an index) built since.
     pub(crate) readable_from: AtomicU64,
     /// Sequence number of the newest commit that wrote to the table, applied or not.
@@ -206,9 +208,16 @@ impl Table {
         self.layout.read().schema().index_of.is_some()
     }
 
-    /// Itself and the tables of its indexes.
-    pub(crate) fn with_indexes(self: &Arc<Self>) -> Vec<Arc<Table>> {
-        std::iter::once(self.clone()).chain(self.indexes().iter().map(|i| i.table.clone())).collect()
+    /// Whether it belongs to another table: as an index, or as a tier.
+    pub(crate) fn is_part(&self) -> bool {
+        self.layout.read().schema().is_part()
+    }
+
+    /// Itself and the tables of its indexes and tiers.
+    pub(crate) fn with_parts(self: &Arc<Self>) -> Vec<Arc<Table>> {
+        let (indexes, tiers) = (self.indexes(), self.tiers());
+        let parts = indexes.iter().map(|i| &i.table).chain(tiers.iter().map(|t| &t.table));
+        std::iter::once(self).chain(parts).cloned().collect()
     }
 
     /// The version of `key` that a snapshot sees, as a row of a group.

@@ -102,7 +102,7 @@ impl Engine {
         let moment = self.backup_moment(is_being_committed)?;
         let partial = self.make_partial(target)?;
         let report = BackupReport {
-            tables: moment.state.tables.values().filter(|t| t.schema.index_of.is_none()).count() as u64,
+            tables: moment.state.tables.values().filter(|t| !t.schema.is_part()).count() as u64,
             last_seq: moment.last_seq,
             segments: moment.segments.len() as u64,
             ..BackupReport::default()
@@ -223,7 +223,7 @@ impl Backup {
         for id in self.moment.state.tables.keys() {
             fs.create_dir(&folder.join(id.dir_name()))?;
         }
-        let names = self.moment.state.tables.values().filter(|t| t.schema.index_of.is_none()).map(|t| t.name.as_str());
+        let names = self.moment.state.tables.values().filter(|t| !t.schema.is_part()).map(|t| t.name.as_str());
         if let Some(server) = self.engine.dir.parent() {
             self.report.definitions = definitions::copy(fs, server, &self.partial, names)?;
         }

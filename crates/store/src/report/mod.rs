@@ -288,7 +288,7 @@ impl Engine {
     }
 
     fn table_count(&self) -> u64 {
-        self.tables.read().by_id.values().filter(|t| !t.is_index()).count() as u64
+        self.tables.read().by_id.values().filter(|t| !t.is_part()).count() as u64
     }
 }
 

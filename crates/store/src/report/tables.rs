@@ -211,6 +211,6 @@ fn told<T>(result: Result<T>, problem: &mut dyn FnMut(String)) -> Option<T> {
 impl Engine {
     /// All tables but those that hold the entries of indexes, by number.
     pub fn base_tables(&self) -> Vec<Arc<Table>> {
-        self.tables.read().by_id.values().filter(|t| !t.is_index()).cloned().collect()
+        self.tables.read().by_id.values().filter(|t| !t.is_part()).cloned().collect()
     }
 }

@@ -1,0 +1,63 @@
+//! Tiers: tables of statistics, one row for each series and bucket of time, kept in step with their table.
+//!
+//! A tier is a table of its own (`<table>$<tier>`), whose rows nobody writes but the flush: when a memtable becomes segments,
+//! the buckets that its rows lie in are computed anew, and the same manifest edit brings both. What is not flushed yet is
+//! computed when the tier is read. Coarse tiers are computed from finer ones.
+
+mod alter;
+pub mod bucket;
+mod schema;
+
+use std::sync::Arc;
+
+use crate::schema::{Schema, TierDef};
+use crate::table::Table;
+
+pub(crate) use alter::TierChanges;
+pub(crate) use schema::validate_tiers;
+pub use schema::{Statistic, decimal_bytes, tier_schema, tier_table_name, value_columns};
+
+/// A tier of an open table.
+pub struct Tier {
+    /// What it is.
+    pub def: TierDef,
+    /// Its buckets.
+    pub table: Arc<Table>,
+    /// The tier that it is computed from, by its place among the table's; `None`: from the rows.
+    pub source: Option<usize>,
+}
+
+/// For each tier of a table the one that it is computed from: the coarsest of those whose buckets nest in its own.
+pub fn sources(schema: &Schema) -> Vec<Option<usize>> {
+    let length = |t: &TierDef| t.bucket.approximate_length();
+    let source_of = |tier: &TierDef| {
+        let finer = schema.tiers.iter().enumerate();
+        let finer = finer.filter(|(_, t)| length(t) < length(tier) && t.bucket.nests_in(&tier.bucket));
+        finer.max_by_key(|(_, t)| length(t)).map(|(place, _)| place)
+    };
+    schema.tiers.iter().map(source_of).collect()
+}
+
+impl Tier {
+    /// The tiers of a table, finer ones before those that are computed from them.
+    pub(crate) fn of_table(schema: &Schema, table_of: impl Fn(&TierDef) -> Option<Arc<Table>>) -> Vec<Arc<Tier>> {
+        let mut order: Vec<&TierDef> = schema.tiers.iter().collect();
+        order.sort_by_key(|t| (t.bucket.approximate_length(), t.id));
+        let sorted = Schema { tiers: order.into_iter().cloned().collect(), ..schema.clone() };
+        let tables: Option<Vec<_>> = sorted.tiers.iter().map(table_of).collect();
+        let tiers = sources(&sorted).into_iter().zip(&sorted.tiers).zip(tables.unwrap_or_default());
+        tiers.map(|((source, def), table)| Arc::new(Tier { def: def.clone(), table, source })).collect()
+    }
+}
+
+impl Table {
+    /// The tiers, finer ones before those that are computed from them.
+    pub fn tiers(&self) -> Arc<[Arc<Tier>]> {
+        self.tiers.read().clone()
+    }
+
+    /// Whether it holds a tier of another table.
+    pub fn is_tier(&self) -> bool {
+        self.layout.read().schema().tier_of.is_some()
+    }
+}
