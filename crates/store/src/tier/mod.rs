@@ -4,8 +4,10 @@
 //! the buckets that its rows lie in are computed anew, and the same manifest edit brings both. What is not flushed yet is
 //! computed when the tier is read. Coarse tiers are computed from finer ones.
 
+mod aggregate;
 mod alter;
 pub mod bucket;
+mod number;
 mod schema;
 
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use std::sync::Arc;
 use crate::schema::{Schema, TierDef};
 use crate::table::Table;
 
+pub use aggregate::Aggregator;
 pub(crate) use alter::TierChanges;
 pub(crate) use schema::validate_tiers;
 pub use schema::{Statistic, decimal_bytes, tier_schema, tier_table_name, value_columns};

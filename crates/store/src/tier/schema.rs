@@ -119,6 +119,19 @@ fn shape(column: &ColumnDef, statistic: Statistic) -> (Lane, Option<Number>, boo
     }
 }
 
+/// The SQL type of a statistic.
+fn sql_type(column: &ColumnDef, statistic: Statistic, number: Option<Number>) -> String {
+    match (statistic, number) {
+        (Statistic::Count, _) => "bigint(20)".into(),
+        _ if column.source.is_some() => "double".into(),
+        (Statistic::Avg | Statistic::Sum, Some(Number::Decimal { precision, scale })) => {
+            format!("decimal({precision},{scale})")
+        }
+        (Statistic::Avg | Statistic::Sum, _) => "double".into(),
+        _ => column.sql_type.clone(),
+    }
+}
+
 /// Id of the column of a tier that holds a statistic of a column.
 pub(crate) fn statistic_id(column: u32, statistic: Statistic) -> u32 {
     column * IDS + statistic as u32
@@ -171,6 +184,7 @@ pub fn tier_schema(base: &Schema, base_table: u32, def: &TierDef) -> Schema {
                 hidden: false,
                 options: Vec::new(),
                 initial: Some(if nullable { Initial::Null } else { Initial::Bits(1 << 63) }),
+                sql_type: sql_type(column, statistic, number),
                 source: None,
                 number,
             });
