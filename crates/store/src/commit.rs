@@ -21,6 +21,7 @@ use crate::manifest::edit::Edit;
 use crate::memtable::Key;
 use crate::own::{OnDuplicate, OwnWrite, OwnWrites};
 use crate::prepare::{Prepared, log_parts};
+use crate::ring::RingChange;
 use crate::row::RowLayout;
 use crate::segment::{SegmentId, SegmentMeta};
 use crate::table::{Table, find_in_segment};
@@ -350,8 +351,28 @@ impl Engine {
         }
     }
 
+    /// A commit without rows, which moves the horizon of a table.
+    pub(crate) fn commit_nothing(&self, table: &Arc<Table>) -> Result<()> {
+        self.check_writable()?;
+        let _gate = self.commit_gate.read();
+        let writes = TableWrites {
+            table: table.clone(),
+            layout: table.layout(),
+            own: Arc::default(),
+            newest: Some(HashMap::new()),
+        };
+        let pending = {
+            let mut queue = self.commit_queue.lock();
+            let seq = queue.next_seq;
+            queue.next_seq += 1;
+            self.enqueue(&mut queue, seq, self.wal.position(), (vec![writes], Vec::new()), None, None)
+        };
+        self.finish(&pending, Ok(()))
+    }
+
     fn apply(&self, pending: &Pending) {
         let snapshots = self.open_snapshots();
+        let mut rings = Vec::new();
         if let Some(first) = pending.links_from
             && let Err(error) = self.link_prepared(pending, first)
         {
@@ -366,6 +387,13 @@ impl Engine {
                 let (series, rest) = key.split_at(t.layout.series_len(key));
                 newest.raise(series, rest);
             };
+            if let Some(mut change) = RingChange::of(&t.layout, &own) {
+                if t.newest.is_none() {
+                    // Brought back by a restart: which of its rows are new is not known.
+                    change.is_unknown();
+                }
+                rings.push((&t.table, change));
+            }
             let map = std::mem::take(&mut own.map);
             let version = t.table.version();
             let writes = map.into_iter().map(|(key, write): (Key, OwnWrite)| {
@@ -374,11 +402,13 @@ impl Engine {
                 }
                 (key, write.row)
             });
-            if version.active.first_lsn() == u64::MAX {
-                self.in_memory.lock().insert(t.table.id, t.table.clone());
+            if writes.len() > 0 {
+                if version.active.first_lsn() == u64::MAX {
+                    self.in_memory.lock().insert(t.table.id, t.table.clone());
+                }
+                let added = version.active.apply(pending.seq, pending.start_lsn.0, &snapshots, writes);
+                self.memory.active.fetch_add(added, Ordering::Relaxed);
             }
-            let added = version.active.apply(pending.seq, pending.start_lsn.0, &snapshots, writes);
-            self.memory.active.fetch_add(added, Ordering::Relaxed);
             let committed = std::mem::take(&mut own.private);
             if !committed.is_empty() {
                 match &t.newest {
@@ -394,7 +424,15 @@ impl Engine {
         }
         for dropped in &pending.drops {
             dropped.table.install(|version| version.drop_segments(&dropped.segments, pending.seq));
+            dropped.table.ring.lock().forget();
             self.workers.ask_merge(dropped.table.id);
+        }
+        for (table, change) in rings {
+            if let Err(error) = self.turn_ring(table, pending.seq, &change, &snapshots) {
+                // Damage, most likely: the commit stands, the ring is counted anew with the next one.
+                tracing::error!(table = table.name(), %error, "could not make room in the ring");
+                table.ring.lock().forget();
+            }
         }
         self.visible_seq.store(pending.seq, Ordering::Release);
     }
@@ -423,7 +461,11 @@ impl Engine {
                 let has_entries = t.table.is_index() || !t.table.indexes().is_empty();
                 let is_silent = resolve == Resolve::Silently && !has_entries;
                 match mode {
-                    OnDuplicate::Replace if is_silent => {}
+                    OnDuplicate::Replace if is_silent => {
+                        if let Some(write) = t.own.write().map.get_mut(&key) {
+                            write.expects_absent = None;
+                        }
+                    }
                     OnDuplicate::Ignore if is_silent => {
                         t.own.write().remove(&key);
                         changed = true;

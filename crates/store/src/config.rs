@@ -28,6 +28,8 @@ pub struct Config {
     pub flush_log: FlushLog,
     /// Whether background threads flush and merge; tests switch them off and call [`crate::Engine::work`].
     pub background: bool,
+    /// The time by which rows age, in microseconds since the epoch; `None`: the machine's clock. For tests.
+    pub clock_micros: Option<i64>,
     /// Sizes at which work is cut into pieces.
     pub tuning: Tuning,
 }
@@ -65,6 +67,7 @@ impl Config {
             cache_bytes: 128 << 20,
             flush_log: FlushLog::Sync,
             background: true,
+            clock_micros: None,
             tuning: Tuning::default(),
         }
     }

@@ -10,6 +10,7 @@ use parking_lot::RwLock;
 use crate::error::Result;
 use crate::group::OWN_SEQ;
 pub use crate::group::{RowGroup, Span};
+use crate::horizon::Horizon;
 use crate::index::Index;
 use crate::memtable::RowCollector;
 use crate::merge::{Event, Merge};
@@ -46,6 +47,10 @@ pub struct Cursor {
     start: (Option<Vec<u8>>, bool),
     /// Set for a walk over the entries of an index: where the rows are.
     rows: Option<IndexedRows>,
+    /// What is gone for the snapshot.
+    horizon: Option<Horizon>,
+    /// The rest of a run that the horizon parts: group, first row, rows.
+    rest: Option<(Arc<RowGroup>, usize, usize)>,
 }
 
 /// The table that the entries of an index lead to.
@@ -96,7 +101,10 @@ impl Cursor {
         snapshot: Arc<Snapshot>,
         own: Option<Arc<RwLock<OwnWrites>>>,
     ) -> Cursor {
+        let horizon = version.gate.at(snapshot.seq());
         Cursor {
+            horizon,
+            rest: None,
             version,
             layout,
             snapshot,
@@ -151,6 +159,11 @@ impl Cursor {
                 _ => None,
             },
         };
+    }
+
+    /// From the next `seek` on rows outside these times need not come.
+    pub(crate) fn set_times(&mut self, from: u64, to: u64) {
+        self.bounds.times = Some((from, to));
     }
 
     /// Places the cursor before the first row, in `direction`, whose key is >= (Forward) or <= (Backward) `key`;
@@ -235,6 +248,43 @@ impl Cursor {
         if has_changed && !self.is_ahead_unchanged()? {
             self.rebuild()?;
         }
+        loop {
+            let rest = match self.rest.take() {
+                Some((group, first, rows)) => Some((group, first, rows.min(max_rows), rows)),
+                None => self.next_run(max_rows)?.map(|(group, first, rows)| (group, first, rows, rows)),
+            };
+            let Some((group, first, rows, all)) = rest else { return Ok(None) };
+            let (skipped, there) = self.there(&group, first, rows)?;
+            let after = |n: usize| match self.direction {
+                Direction::Forward => first + n,
+                Direction::Backward => first.wrapping_sub(n),
+            };
+            if skipped + there < all {
+                self.rest = Some((group.clone(), after(skipped + there), all - skipped - there));
+            }
+            if there == 0 {
+                continue;
+            }
+            let first = after(skipped);
+            let last = match self.direction {
+                Direction::Forward => first + there - 1,
+                Direction::Backward => first + 1 - there,
+            };
+            self.last = Some((group.clone(), last));
+            return Ok(Some(Span { group, first: first as u32, rows: there as u32, direction: self.direction }));
+        }
+    }
+
+    /// How many rows of a run are behind the horizon, and how many then are not.
+    fn there(&self, group: &Arc<RowGroup>, first: usize, rows: usize) -> Result<(usize, usize)> {
+        match (&self.horizon, self.layout.places()) {
+            (Some(horizon), Some(places)) => places.next_there(group, first, rows, self.direction, horizon),
+            _ => Ok((0, rows)),
+        }
+    }
+
+    /// The next rows that the snapshot sees, if the horizon does not hide them.
+    fn next_run(&mut self, max_rows: usize) -> Result<Option<(Arc<RowGroup>, usize, usize)>> {
         let Some(merge) = &mut self.merge else { return Ok(None) };
         while let Some(event) = merge.next(max_rows)? {
             let (group, first, rows) = match event {
@@ -247,12 +297,7 @@ impl Cursor {
                     }
                 }
             };
-            let last = match self.direction {
-                Direction::Forward => first + rows - 1,
-                Direction::Backward => first + 1 - rows,
-            };
-            self.last = Some((group.clone(), last));
-            return Ok(Some(Span { group, first: first as u32, rows: rows as u32, direction: self.direction }));
+            return Ok(Some((group, first, rows)));
         }
         Ok(None)
     }
@@ -288,6 +333,7 @@ impl Cursor {
 
     /// Builds the merge anew: at the start, or behind the last row when own writes changed under the walk.
     fn rebuild(&mut self) -> Result<()> {
+        self.rest = None;
         if let Some((group, row)) = self.last.take() {
             let mut key = Vec::new();
             group.push_key(row, &mut key)?;
@@ -333,6 +379,11 @@ impl Cursor {
         inputs.extend(self.version.memtables().filter(|m| !m.is_empty()).map(|m| Input::Memtable(m.clone())));
         for segment in self.version.segments_at(self.snapshot.seq()) {
             let meta = segment.meta();
+            if let (Some(horizon), Some(places)) = (&self.horizon, self.layout.places())
+                && places.is_gone(&self.layout, meta, horizon)
+            {
+                continue;
+            }
             if self.bounds.times.is_none_or(|(from, to)| meta.min_time <= to && from <= meta.max_time) {
                 inputs.push(Input::Segment { segment: segment.clone(), base_seq: meta.base_seq });
             }

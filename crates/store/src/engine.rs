@@ -19,6 +19,7 @@ use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Result};
 use crate::fs::counted::CountedFs;
 use crate::fs::{FileLock, Fs};
+use crate::horizon::Places;
 use crate::index::{Index, entry_schema, entry_table_name};
 use crate::limits;
 use crate::live::LiveSegment;
@@ -29,6 +30,7 @@ use crate::memtable::Memtable;
 use crate::newest::Newest;
 use crate::prepare::Prepared;
 use crate::report::Activity;
+use crate::ring::{FLOORS_PROPERTY, HORIZON_PROPERTY};
 use crate::row::RowLayout;
 use crate::schema::Schema;
 use crate::segment::SegmentId;
@@ -75,6 +77,8 @@ pub struct Engine {
     pub(crate) next_segment: AtomicU64,
     pub(crate) next_building: AtomicU64,
     next_txn: AtomicU64,
+    /// See `Config::clock_micros`.
+    clock_micros: Option<i64>,
     flush_log: AtomicU8,
     poison: RwLock<Option<String>>,
     pub(crate) commits: AtomicU64,
@@ -159,6 +163,7 @@ impl Engine {
             next_segment: AtomicU64::new(parts.next_segment),
             next_building: AtomicU64::new(1),
             next_txn: AtomicU64::new(1),
+            clock_micros: config.clock_micros,
             flush_log: AtomicU8::new(flush_log_number(config.flush_log)),
             poison: RwLock::new(None),
             commits: AtomicU64::new(0),
@@ -170,6 +175,7 @@ impl Engine {
         engine.lock_prepared_rows()?;
         engine.drop_unfinished_indexes()?;
         crate::workers::start(&engine)?;
+        engine.settle_rings()?;
         engine.all_tables().iter().for_each(|t| engine.workers.ask_merge(t.id));
         engine.note_start();
         Ok(engine)
@@ -291,6 +297,9 @@ impl Engine {
             edits.push(Edit::Truncate { table: t.id, flushed_seq });
             let value = flushed_seq.to_le_bytes().to_vec();
             edits.push(Edit::SetProperty { table: t.id, name: TRUNCATED_PROPERTY.into(), value });
+            for name in [HORIZON_PROPERTY, FLOORS_PROPERTY] {
+                edits.push(Edit::SetProperty { table: t.id, name: name.into(), value: Vec::new() });
+            }
         }
         edits.push(Edit::SetProperty { table: emptied[0].id, name: AUTO_INCREMENT_PROPERTY.into(), value: restart });
         self.commit_manifest_in_turn(&edits)?;
@@ -314,7 +323,12 @@ impl Engine {
     /// Takes all rows out of a table that the manifest says is empty.
     pub(crate) fn empty(&self, table: &Table) {
         let before = table.version();
-        table.install(|version| *version = Version::without_rows(table.layout()));
+        table.install(|version| {
+            let gate = version.gate.clone();
+            gate.reset();
+            *version = Version { gate, ..Version::without_rows(table.layout()) };
+        });
+        table.ring.lock().forget();
         table.chunks.lock().clear();
         *table.newest.lock() = Newest::new(true);
         before.segments.values().for_each(|s| s.mark_obsolete());
@@ -417,6 +431,9 @@ impl Engine {
     }
 
     fn merge_while_due(&self, table: &Table, everything: bool, progress: &mut dyn FnMut(u64) -> bool) -> Result<()> {
+        if !table.is_index() {
+            self.expire(table)?;
+        }
         loop {
             self.forget_dropped(table);
             let forget_until = self.forget_until(table);
@@ -442,7 +459,7 @@ impl Engine {
     }
 
     /// Lets go of dropped segments that no snapshot sees any more; the others are looked at again later.
-    fn forget_dropped(&self, table: &Table) {
+    pub(crate) fn forget_dropped(&self, table: &Table) {
         if table.version().dropped.is_empty() {
             return;
         }
@@ -498,6 +515,14 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// The time, in microseconds since the epoch.
+    pub(crate) fn clock_micros(&self) -> i64 {
+        self.clock_micros.unwrap_or_else(|| {
+            let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            since.map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+        })
     }
 
     /// `rrd_flush_log_at_trx_commit`.
@@ -666,7 +691,13 @@ impl Tables {
             .indexes
             .iter()
             .filter_map(|def| Some(Arc::new(Index::new(&schema, id.0, def.clone(), entries_of(def.id)?))));
-        *table.indexes.write() = indexes.collect();
+        let indexes: Arc<[Arc<Index>]> = indexes.collect();
+        let gate = table.version().gate.clone();
+        for index in indexes.iter() {
+            index.table.layout().set_places(Places::of_entries(&schema, index.base_key()));
+            index.table.install(|version| version.gate = gate.clone());
+        }
+        *table.indexes.write() = indexes;
         let table_of = |tier: &str| self.by_name.get(&tier_table_name(&table.name(), tier)).cloned();
         *table.tiers.write() = Tier::of_table(&schema, |def| table_of(&def.name)).into();
     }
@@ -753,6 +784,8 @@ impl Table {
             flushed_seq: AtomicU64::new(0),
             maintenance: Mutex::new(()),
             pinned: Mutex::default(),
+            ring: Mutex::default(),
+            refused_rows: AtomicU64::new(0),
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::limits;
 use crate::live::LiveSegment;
 use crate::manifest::edit::Edit;
 use crate::memtable::{Memtable, RowVersion};
+use crate::ring::horizon_edits;
 use crate::table::Table;
 use crate::wal::Lsn;
 use crate::write_out::OutRow;
@@ -58,9 +59,14 @@ impl Engine {
         let snapshots = self.open_snapshots();
         let layout = memtable.layout();
         let entries = memtable.entries();
+        let horizon = table.version().gate.at(snapshots.first().copied().unwrap_or(0));
+        let is_gone = |key: &[u8], versions: &RowVersion| match (&horizon, layout.places()) {
+            (Some(horizon), Some(places)) => places.is_row_bytes_gone(layout, key, versions.row.as_deref(), horizon),
+            _ => false,
+        };
         let mut tombstone_rows = Vec::new();
         let mut tombstone_places = Vec::new();
-        for (key, versions) in entries.iter() {
+        for (key, versions) in entries.iter().filter(|(key, versions)| !is_gone(key, versions)) {
             for _ in kept(versions, &snapshots).filter(|v| v.row.is_none()) {
                 tombstone_places.push(tombstone_rows.len());
                 layout.push_key_row(key, &mut tombstone_rows);
@@ -69,7 +75,7 @@ impl Engine {
         tombstone_places.push(tombstone_rows.len());
         let mut tombstones = tombstone_places.windows(2).map(|w| &tombstone_rows[w[0]..w[1]]);
         let mut rows = Vec::with_capacity(entries.len());
-        for versions in entries.values() {
+        for (_, versions) in entries.iter().filter(|(key, versions)| !is_gone(key, versions)) {
             for v in kept(versions, &snapshots) {
                 let row = match &v.row {
                     Some(row) => Some(&row[..]),
@@ -81,6 +87,9 @@ impl Engine {
         let metas = self.write_segments(table, layout, &rows, Effort::Fast)?;
         let mut edits = table.edits_for(&metas);
         edits.push(Edit::Flushed { table: table.id, seq: complete_up_to });
+        if !table.is_index() && table.version().gate.latest().is_some() {
+            edits.extend(horizon_edits(table));
+        }
         if let Err(error) = self.commit_manifest(&edits) {
             self.remove_refused(table, &metas);
             return Err(error);

@@ -199,6 +199,11 @@ impl Index {
         self.sort_keys.get().ok_or_else(missing)
     }
 
+    /// Where an entry has the parts of the clustering key of its row.
+    pub(crate) fn base_key(&self) -> &[usize] {
+        &self.base_key
+    }
+
     /// Where an entry has the value of a column of the base row as it stands; `None` if it has not.
     pub fn column_of(&self, base_column: u16) -> Option<u16> {
         let is_it = |source: &Source| matches!(source, Source::Value(b) if *b == usize::from(base_column));

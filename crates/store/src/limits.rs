@@ -38,6 +38,9 @@ pub const TOMBSTONES_WORTH_A_MERGE: f64 = 0.25;
 /// ten thousand segments, and each may be due for a merge.
 pub const MERGES_PLANNED: usize = 256;
 
+/// Rows that leave a ring next and are known by key: one look through the oldest chunk serves for so many.
+pub const RING_AHEAD: usize = 1 << 16;
+
 /// Bytes of one log file before the next is begun.
 pub const LOG_FILE_BYTES: u64 = 64 << 20;
 

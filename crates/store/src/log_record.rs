@@ -1,7 +1,8 @@
 //! The log records of commits. Bytes are specified in `docs/format.md`, section "Commit records".
 //!
 //! `[kind 1][seq u64]` then the body: `[tables u32]`, each `[table u32][schema version u32][writes u32]`, each write
-//! `[0 put | 1 delete][length u32][row bytes | sort key]`. A prepared transaction has two records: `[kind 2]`, then XID,
+//! `[0 put | 1 delete | 2 horizon | 3 floors][length u32][row bytes | sort key | position |
+//! floors]`. A prepared transaction has two records: `[kind 2]`, then XID,
 //! body and manifest edits of its segments, each behind its length; then `[kind 3][first seq u64][seq u64][XID]` or
 //! `[kind 4][XID]`.
 
@@ -9,8 +10,11 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use crate::horizon::Position;
 use crate::manifest::edit::TableId;
+use crate::memtable::Key;
 use crate::own::OwnWrites;
+use crate::ring::encode_floors;
 use crate::row::RowLayout;
 
 /// First byte of a commit record.
@@ -23,7 +27,19 @@ const COMMIT_PREPARED: u8 = 3;
 const ROLLBACK_PREPARED: u8 = 4;
 
 /// A table's part of a commit, as the transaction has it.
-pub type Part = (TableId, Arc<RowLayout>, Arc<RwLock<OwnWrites>>);
+#[derive(Clone)]
+pub struct Part {
+    /// The table.
+    pub table: TableId,
+    /// The layout of its rows.
+    pub layout: Arc<RowLayout>,
+    /// What is written.
+    pub own: Arc<RwLock<OwnWrites>>,
+    /// The position of its horizon before the commit, if it has one.
+    pub horizon: Option<Position>,
+    /// The floors of the series that it writes to: series and key.
+    pub floors: Vec<(Key, Key)>,
+}
 
 /// A record of the log.
 pub enum Record<'a> {
@@ -68,6 +84,10 @@ pub enum LoggedWrite<'a> {
     Put(&'a [u8]),
     /// Sort key.
     Delete(&'a [u8]),
+    /// No write: where the horizon was. An encoded position.
+    Horizon(&'a [u8]),
+    /// No write: where floors of series were.
+    Floors(&'a [u8]),
 }
 
 /// The writes of a commit to one table.
@@ -92,12 +112,20 @@ pub fn header(seq: u64) -> [u8; 9] {
 pub fn encode(tables: &[Part]) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend_from_slice(&(tables.len() as u32).to_le_bytes());
-    for (table, layout, own) in tables {
+    for Part { table, layout, own, horizon, floors } in tables {
         let own = own.read();
         out.reserve(own.bytes.min(1 << 28));
         out.extend_from_slice(&table.0.to_le_bytes());
         out.extend_from_slice(&layout.schema().version.to_le_bytes());
-        out.extend_from_slice(&(own.map.len() as u32).to_le_bytes());
+        let horizon = horizon.as_ref().map(|position| (2, position.encode()));
+        let floors = (!floors.is_empty()).then(|| (3, encode_floors(floors)));
+        let extras = usize::from(horizon.is_some()) + usize::from(floors.is_some());
+        out.extend_from_slice(&((own.map.len() + extras) as u32).to_le_bytes());
+        for (kind, bytes) in [horizon, floors].into_iter().flatten() {
+            out.push(kind);
+            out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            out.extend_from_slice(&bytes);
+        }
         for (key, write) in &own.map {
             let (kind, bytes) = match &write.row {
                 Some(row) => (0, &row[..]),
@@ -140,6 +168,8 @@ pub fn decode_body(body: &[u8]) -> Option<Vec<LoggedTable<'_>>> {
             writes.push(match kind {
                 0 => LoggedWrite::Put(bytes),
                 1 => LoggedWrite::Delete(bytes),
+                2 => LoggedWrite::Horizon(bytes),
+                3 => LoggedWrite::Floors(bytes),
                 _ => return None,
             });
         }

@@ -14,6 +14,7 @@ use crate::commit::{CommitQueue, LogRecord, Pending, Resolve, TableWrites};
 use crate::config::FlushLog;
 use crate::engine::{Engine, Tables};
 use crate::error::{Error, Result};
+use crate::horizon::Position;
 use crate::live::LiveSegment;
 use crate::lock::LockMode;
 use crate::log_record::{self, LoggedWrite};
@@ -91,7 +92,18 @@ impl Txn {
 
 /// What a commit record is made of.
 pub(crate) fn log_parts(tables: &[TableWrites]) -> Vec<log_record::Part> {
-    tables.iter().map(|t| (t.table.id, t.layout.clone(), t.own.clone())).collect()
+    let horizon = |t: &TableWrites| match t.layout.schema().ring.is_unbounded() || t.table.is_index() {
+        true => None,
+        false => Some(t.table.version().gate.position()).filter(|position| *position != Position::default()),
+    };
+    let part = |t: &TableWrites| log_record::Part {
+        table: t.table.id,
+        layout: t.layout.clone(),
+        own: t.own.clone(),
+        horizon: horizon(t),
+        floors: crate::ring::floors_of_writes(t),
+    };
+    tables.iter().map(part).collect()
 }
 
 impl Engine {
@@ -253,6 +265,10 @@ fn prepared_of(
                 }
                 LoggedWrite::Put(_) => return None,
                 LoggedWrite::Delete(key) => (Key::from_slice(key), None),
+                LoggedWrite::Horizon(_) | LoggedWrite::Floors(_) => {
+                    crate::ring::restore(table, write)?;
+                    continue;
+                }
             };
             own.put(key, OwnWrite { row, expects_absent: None });
         }

@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::engine::{Parts, Tables};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
+use crate::horizon::Position;
 use crate::live::LiveSegment;
 use crate::log_record::{self, LoggedTable, LoggedWrite, Record};
 use crate::manifest::Manifest;
@@ -19,6 +20,7 @@ use crate::manifest::edit::{Edit, State};
 use crate::memtable::Key;
 use crate::newest::Newest;
 use crate::prepare::{Prepared, Replayed, missing_links};
+use crate::ring::{FLOORS_PROPERTY, HORIZON_PROPERTY, decode_floors};
 use crate::segment::SegmentId;
 use crate::table::{AUTO_INCREMENT_PROPERTY, Table};
 use crate::version::Version;
@@ -166,6 +168,12 @@ fn open_tables(config: &Config, fs: &Arc<dyn Fs>, cache: &Arc<BlockCache>, state
         if let Some(definition) = entry.properties.get(DEFINITION_PROPERTY) {
             table.definition.write().clone_from(definition);
         }
+        if let Some(position) = entry.properties.get(HORIZON_PROPERTY).and_then(|v| Position::decode(v)) {
+            table.version().gate.restore(position);
+        }
+        if let Some(floors) = entry.properties.get(FLOORS_PROPERTY).and_then(|v| decode_floors(v)) {
+            floors.into_iter().for_each(|(series, key)| table.version().gate.restore_floor(&series, key));
+        }
         table.flushed_seq.store(entry.flushed_seq, Ordering::Relaxed);
         tables.insert(Arc::new(table));
     }
@@ -214,6 +222,7 @@ fn replay(tables: &Tables, seq: u64, lsn: Lsn, logged: &LoggedTable<'_>) -> Opti
                 writes.push((key, Some((*row).into())));
             }
             LoggedWrite::Delete(key) => writes.push((Key::from_slice(key), None)),
+            LoggedWrite::Horizon(_) | LoggedWrite::Floors(_) => crate::ring::restore(table, write)?,
         }
     }
     // The record ends at `lsn`; keeping the log from a little before it keeps the record.

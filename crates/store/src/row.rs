@@ -5,10 +5,11 @@
 //! numbers are little-endian. Every column is reached in constant time, which the columnar writers rely on.
 //! The same layout is used in memory and in the log; `docs/format.md` specifies it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rrd_codec::{Bitmap, BytesColumn, Column, Values};
 
+use crate::horizon::Places;
 use crate::key;
 use crate::schema::{Lane, Schema};
 
@@ -25,6 +26,8 @@ pub struct RowLayout {
     fixed_key_len: Option<usize>,
     /// [`RowLayout::series_len`] when those parts are integers.
     fixed_series_len: Option<usize>,
+    /// Where the position of a row is; of the entries of an index it is known when that is linked to its table.
+    places: OnceLock<Places>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +64,22 @@ impl RowLayout {
         let series_parts =
             if schema.time.is_some() { schema.series_columns() } else { schema.key.len().saturating_sub(1) };
         let fixed_series_len = fixed_len(&schema.key[..series_parts]);
-        RowLayout { schema, slots, null_bytes, fixed_end: offset, vars, fixed_key_len, fixed_series_len }
+        let places = match schema.index_of {
+            None => OnceLock::from(Places::of_rows(&schema)),
+            Some(_) => OnceLock::new(),
+        };
+        RowLayout { schema, slots, null_bytes, fixed_end: offset, vars, fixed_key_len, fixed_series_len, places }
+    }
+
+    /// Where rows have their position; `None` for entries of an index that is not linked yet.
+    pub fn places(&self) -> Option<&Places> {
+        self.places.get()
+    }
+
+    /// Says where entries have the position of their row.
+    pub(crate) fn set_places(&self, places: Places) {
+        // Whoever links the index says the same.
+        let _ = self.places.set(places);
     }
 
     /// The schema it was made from.

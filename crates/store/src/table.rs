@@ -18,6 +18,7 @@ use crate::live::LiveSegment;
 use crate::manifest::edit::{Edit, TableId};
 use crate::memtable::RowCollector;
 use crate::newest::{Known, Newest};
+use crate::ring::RingState;
 use crate::row::RowLayout;
 use crate::schema::{Lane, Schema};
 use crate::segment::{SegmentId, SegmentMeta};
@@ -52,6 +53,10 @@ pub struct Table {
     pub(crate) maintenance: Mutex<()>,
     /// Segments that a transaction is about to drop: merges leave them alone.
     pub(crate) pinned: Mutex<BTreeSet<SegmentId>>,
+    /// What the ring knows of the rows. Taken while commits are applied, or none can be.
+    pub(crate) ring: Mutex<RingState>,
+    /// Rows that were not stored because they are behind the horizon, since the start.
+    pub(crate) refused_rows: AtomicU64,
 }
 
 /// What the optimizer and SHOW TABLE STATUS ask for.
@@ -251,7 +256,13 @@ impl Table {
                 found = Some((group, row));
             }
         }
-        Ok(found.filter(|(group, row)| !group.is_tombstone(*row)))
+        let found = found.filter(|(group, row)| !group.is_tombstone(*row));
+        match (found, version.gate.at(snapshot), layout.places()) {
+            (Some((group, row)), Some(horizon), Some(places)) => {
+                Ok((!places.is_row_gone(&group, row, &horizon)?).then_some((group, row)))
+            }
+            (found, ..) => Ok(found),
+        }
     }
 
     /// A new row number, for tables without a key (`Schema::row_number`).
@@ -299,7 +310,10 @@ impl Table {
                 best = newer(best, find_in_segment(segment, meta.base_seq, &layout, key)?, after);
             }
         }
-        Ok(best)
+        match best {
+            Some(found) if found.row.is_some() && is_gone(&version, &layout, key, &found)? => Ok(None),
+            best => Ok(best),
+        }
     }
 
     /// Whether `key` is certainly behind the newest row of its series, so that it cannot exist. Looks the series
@@ -389,6 +403,23 @@ impl Table {
             edits.push(Edit::SetProperty { table: self.id, name: AUTO_INCREMENT_PROPERTY.into(), value });
         }
         edits
+    }
+}
+
+/// Whether a row, or an entry of an index, is behind the horizon of now.
+fn is_gone(version: &Version, layout: &Arc<RowLayout>, key: &[u8], found: &Found) -> Result<bool> {
+    let (Some(horizon), Some(places)) = (version.gate.latest(), layout.places()) else { return Ok(false) };
+    if layout.schema().index_of.is_none() {
+        return Ok(places.is_key_gone(layout, key, &horizon));
+    }
+    match &found.row {
+        Some(FoundRow::Group(group, row)) => places.is_row_gone(group, *row, &horizon),
+        Some(FoundRow::Bytes(bytes)) => {
+            let mut rows = RowCollector::default();
+            rows.push(layout, key, found.seq, Some(bytes));
+            places.is_row_gone(&RowGroup::from_rows(layout.clone(), rows), 0, &horizon)
+        }
+        None => Ok(false),
     }
 }
 

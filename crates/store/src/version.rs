@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::horizon::Gate;
 use crate::live::LiveSegment;
 use crate::memtable::Memtable;
 use crate::segment::SegmentId;
@@ -18,12 +19,20 @@ pub struct Version {
     pub segments: BTreeMap<SegmentId, Arc<LiveSegment>>,
     /// Segments that the commit with this sequence number dropped as a whole: snapshots from before still see them.
     pub dropped: BTreeMap<SegmentId, (Arc<LiveSegment>, u64)>,
+    /// What is behind the horizon; all versions of a table and of its indexes have the same.
+    pub gate: Arc<Gate>,
 }
 
 impl Version {
     /// A version without rows.
     pub fn empty(active: Memtable) -> Version {
-        Version { active: Arc::new(active), frozen: Vec::new(), segments: BTreeMap::new(), dropped: BTreeMap::new() }
+        Version {
+            active: Arc::new(active),
+            frozen: Vec::new(),
+            segments: BTreeMap::new(),
+            dropped: BTreeMap::new(),
+            gate: Arc::default(),
+        }
     }
 
     /// The segments that a snapshot sees.

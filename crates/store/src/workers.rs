@@ -159,6 +159,7 @@ fn flush_loop(weak: &Weak<Engine>) {
         if ticked.elapsed() >= TICK {
             ticked = Instant::now();
             sync_log(&engine);
+            engine.follow_clock();
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::flush::is_needed;
 use crate::group::RowGroup;
+use crate::horizon::Horizon;
 use crate::limits;
 use crate::live::LiveSegment;
 use crate::manifest::edit::Edit;
@@ -101,6 +102,7 @@ impl Engine {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Vec<SegmentMeta>> {
         let snapshots = self.open_snapshots();
+        let horizon = table.version().gate.at(snapshots.first().copied().unwrap_or(0));
         let effort = match (plan.whole_chunk, layout.schema().compression) {
             (true, Compression::Small) => Effort::Small,
             _ => Effort::Fast,
@@ -123,7 +125,7 @@ impl Engine {
             bytes: 0,
         };
         out.begin_group();
-        let written = merge_into(&mut out, layout, inputs, &snapshots, progress);
+        let written = merge_into(&mut out, layout, inputs, &snapshots, horizon.as_ref(), progress);
         let done = written.and_then(|()| out.end_group());
         match done {
             Err(error) => {
@@ -143,8 +145,10 @@ fn merge_into(
     layout: &Arc<RowLayout>,
     inputs: &[Arc<LiveSegment>],
     snapshots: &[u64],
+    horizon: Option<&Horizon>,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<()> {
+    let gate = horizon.zip(layout.places());
     let sources = inputs
         .iter()
         .map(|segment| {
@@ -157,11 +161,31 @@ fn merge_into(
     while let Some(event) = merge.next(limits::GROUP_ROWS)? {
         let rows = match event {
             Event::Run { group, first, rows } => {
-                out.push_run(&group, first, rows)?;
+                let mut done = 0;
+                while done < rows {
+                    let (gone, there) = match gate {
+                        Some((horizon, places)) => {
+                            places.next_there(&group, first + done, rows - done, Direction::Forward, horizon)?
+                        }
+                        None => (0, rows),
+                    };
+                    if there > 0 {
+                        out.push_run(&group, first + done + gone, there)?;
+                    }
+                    done += gone + there;
+                }
                 rows
             }
             Event::Versions(versions) => {
                 let mut newer = u64::MAX;
+                let is_gone = match (gate, versions.iter().find(|v| !v.is_tombstone())) {
+                    (Some((horizon, places)), Some(v)) => places.is_row_gone(&v.group, v.row, horizon)?,
+                    _ => false,
+                };
+                if is_gone {
+                    progress(versions.len() as u64);
+                    continue;
+                }
                 for v in &versions {
                     if is_needed(v.seq, newer, snapshots) && !(v.is_tombstone() && out.forgets(v.seq)) {
                         out.push_row(&v.group, v.row)?;

@@ -44,6 +44,8 @@ pub(crate) struct Activity {
     rows_updated: AtomicU64,
     rows_deleted: AtomicU64,
     rows_read: AtomicU64,
+    /// Rows behind the horizon of their table, which were not stored.
+    pub rows_refused: AtomicU64,
     pub flushes: AtomicU64,
     flush_bytes_written: AtomicU64,
     pub flush_failures: AtomicU64,
@@ -164,6 +166,7 @@ impl Engine {
             ("rows_updated", get(&a.rows_updated)),
             ("rows_deleted", get(&a.rows_deleted)),
             ("rows_read", get(&a.rows_read)),
+            ("rows_behind_horizon", get(&a.rows_refused)),
             ("commits", get(&self.commits)),
         ]
     }

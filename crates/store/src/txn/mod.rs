@@ -70,6 +70,8 @@ pub struct Txn {
     doomed: bool,
     /// Segments to drop as a whole; pinned until the end.
     pub(crate) drops: Vec<DroppedSegments>,
+    /// See [`Txn::take_refused_rows`].
+    refused_rows: u64,
 }
 
 /// A transaction's work on one table.
@@ -146,6 +148,7 @@ impl Txn {
             ordered: None,
             doomed: false,
             drops: Vec::new(),
+            refused_rows: 0,
         }
     }
 
@@ -245,6 +248,9 @@ impl Txn {
         let t = self.table_index(table);
         let mut key = Key::new();
         self.tables[t].layout.push_key(row, &mut key);
+        if self.refuses(t, &key) {
+            return Ok(());
+        }
         if self.tables[t].bulk.is_some() {
             let is_new = self.is_certainly_new(t, &key, row)?;
             if is_new || self.may_check_late(t, mode) {
@@ -260,6 +266,26 @@ impl Txn {
         self.write_entries(entries)
     }
 
+    /// Whether a row with this key would be behind the horizon of its table: then it is counted and not stored.
+    fn refuses(&mut self, t: usize, key: &[u8]) -> bool {
+        let entry = &self.tables[t];
+        let is_gone = match (entry.table.version().gate.latest(), entry.layout.places()) {
+            (Some(horizon), Some(places)) => places.is_key_gone(&entry.layout, key, &horizon),
+            _ => false,
+        };
+        if is_gone {
+            self.refused_rows += 1;
+            entry.table.refused_rows.fetch_add(1, Ordering::Relaxed);
+            self.engine.activity.rows_refused.fetch_add(1, Ordering::Relaxed);
+        }
+        is_gone
+    }
+
+    /// How many rows were not stored, because they are behind the horizon of their table, since this was last asked.
+    pub fn take_refused_rows(&mut self) -> u64 {
+        std::mem::take(&mut self.refused_rows)
+    }
+
     /// Replaces the row with sort key `old_key` by `row`, whose key may differ (then it must be free).
     pub fn update(&mut self, table: &Arc<Table>, old_key: &[u8], row: &[u8]) -> Result<()> {
         self.engine.check_writable()?;
@@ -272,6 +298,9 @@ impl Txn {
             table.note_auto_increment(&self.tables[t].layout, row);
             self.overwrite(t, key, Some(row.into()))?;
             return self.write_entries(entries);
+        }
+        if self.refuses(t, &key) {
+            return self.delete(table, old_key);
         }
         let expects_absent = self.claim(t, &key, row, OnDuplicate::Fail)?;
         let entries = self.claim_entries(t, old_row.as_deref(), row, OnDuplicate::Fail)?;

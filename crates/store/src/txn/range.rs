@@ -123,7 +123,13 @@ fn chunks_known_by_count(
         return BTreeSet::new();
     }
     let metas = || version.segments.values().map(|s| s.meta());
+    let horizon = version.gate.at(snapshot);
+    let is_all_there = |m: &SegmentMeta| match (&horizon, layout.places()) {
+        (Some(horizon), Some(places)) => places.is_all_there(layout, m, horizon),
+        _ => true,
+    };
     metas()
+        .filter(|m| is_all_there(m))
         .filter(|m| chunks.contains(&m.chunk) && m.tombstones == 0 && !m.has_versions && m.max_seq <= snapshot)
         .filter(|m| metas().filter(|other| other.chunk == m.chunk).count() == 1)
         .map(|m| m.id)
