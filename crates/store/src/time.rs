@@ -6,6 +6,7 @@
 use crate::schema::{Lane, Schema, TimeUnit};
 
 const SECOND: i64 = 1_000_000;
+const DAY: i64 = 86_400 * SECOND;
 
 /// How a time column's lane holds times.
 #[derive(Clone, Copy, Debug)]
@@ -164,6 +165,11 @@ pub(crate) fn civil(days: i64) -> (i64, i64, i64) {
     let day = of_year - (153 * shifted + 2) / 5 + 1;
     let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
     (year + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// Microseconds since the epoch of the first moment of day `days`.
+pub(crate) fn day_micros(days: i64) -> i64 {
+    days.saturating_mul(DAY)
 }
 
 #[cfg(test)]
