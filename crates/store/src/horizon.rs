@@ -119,7 +119,8 @@ impl Gate {
     pub fn floors(&self) -> Option<Vec<(Key, Key)>> {
         let floors = self.floors.read().clone()?;
         let of_series = floors.of_series.read();
-        let newest = |(series, floor): (&Key, &SmallVec<[(u64, Key); 1]>)| Some((series.clone(), floor.last()?.1.clone()));
+        let newest =
+            |(series, floor): (&Key, &SmallVec<[(u64, Key); 1]>)| Some((series.clone(), floor.last()?.1.clone()));
         Some(of_series.iter().filter_map(newest).collect::<Vec<_>>()).filter(|floors| !floors.is_empty())
     }
 

@@ -230,13 +230,7 @@ impl Engine {
     }
 
     /// The oldest time that is not too old.
-    fn age_bound(
-        &self,
-        table: &Table,
-        layout: &RowLayout,
-        ring: &Ring,
-        state: &mut RingState,
-    ) -> Result<Option<u64>> {
+    fn age_bound(&self, table: &Table, layout: &RowLayout, ring: &Ring, state: &mut RingState) -> Result<Option<u64>> {
         let (Some(retention), Some(lane)) = (ring.retention, TimeLane::of(layout.schema())) else { return Ok(None) };
         let newest = match state.newest {
             Some(newest) => newest,

@@ -88,7 +88,8 @@ impl Model {
     }
 
     fn refuses(&self, key: (u64, u64)) -> bool {
-        self.position(key) < self.horizon || self.floors.iter().any(|(series, floor)| *series == key.0 && key.1 < *floor)
+        self.position(key) < self.horizon
+            || self.floors.iter().any(|(series, floor)| *series == key.0 && key.1 < *floor)
     }
 }
 

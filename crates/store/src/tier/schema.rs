@@ -187,7 +187,6 @@ pub fn tier_schema(base: &Schema, base_table: u32, def: &TierDef) -> Schema {
                 sql_type: sql_type(column, statistic, number),
                 source: None,
                 number,
-                sql_type: None,
             });
         }
     }
