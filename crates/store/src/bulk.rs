@@ -116,6 +116,8 @@ pub struct Written {
     pub rows: Vec<PrivateSegment>,
     /// Their entries, for each index of the table.
     pub entries: Vec<Vec<PrivateSegment>>,
+    /// Rows before this time were left out: those behind them fill the ring.
+    pub passed: Option<u64>,
 }
 
 struct Worker {
@@ -177,9 +179,10 @@ impl Worker {
             .name("rrd-bulk".into())
             .spawn(move || {
                 let indexes = table.indexes();
-                let mut written = Written { rows: Vec::new(), entries: vec![Vec::new(); indexes.len()] };
+                let mut written = Written { rows: Vec::new(), entries: vec![Vec::new(); indexes.len()], passed: None };
                 for run in incoming {
                     let rows = run.sorted(&layout)?;
+                    engine.make_room_for_bulk(&table, rows.len() as u64, &mut written)?;
                     written.rows.extend(engine.write_private(&table, &layout, &rows, Some(mode))?);
                     for (number, index) in indexes.iter().enumerate() {
                         let segments = write_entries(&engine, (index, number), &layout, &run, mode)?;

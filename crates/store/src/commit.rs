@@ -326,6 +326,7 @@ impl Engine {
         }
         durable?;
         self.commits.fetch_add(1, Ordering::Relaxed);
+        self.flush_rings_early(pending.tables.iter().map(|t| &t.table));
         self.after_commit();
         Ok(())
     }

@@ -453,6 +453,7 @@ impl Engine {
                 if table.pinned_chunks().contains(&plan.chunk) {
                     break;
                 }
+                self.make_room_for_merge(table, &plan)?;
                 self.run_merge(table, &plan, progress)?;
             }
         }
@@ -785,6 +786,7 @@ impl Table {
             maintenance: Mutex::new(()),
             pinned: Mutex::default(),
             ring: Mutex::default(),
+            making_room: Mutex::default(),
             refused_rows: AtomicU64::new(0),
         }
     }

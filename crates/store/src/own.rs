@@ -63,6 +63,8 @@ pub struct OwnWrites {
     pub bytes: usize,
     /// Oldest first.
     pub private: Vec<PrivateSegment>,
+    /// Set when a bulk statement wrote more than `MAX_BYTES`: what is older than this time was left out.
+    pub passed: Option<u64>,
     /// Changes with every write: cursors notice and look again.
     pub generation: u64,
     /// Set when a cursor reads it: from then on `recent` is kept.

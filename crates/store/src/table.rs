@@ -55,6 +55,8 @@ pub struct Table {
     pub(crate) pinned: Mutex<BTreeSet<SegmentId>>,
     /// What the ring knows of the rows. Taken while commits are applied, or none can be.
     pub(crate) ring: Mutex<RingState>,
+    /// Held by whoever moves the horizon to free bytes.
+    pub(crate) making_room: Mutex<()>,
     /// Rows that were not stored because they are behind the horizon, since the start.
     pub(crate) refused_rows: AtomicU64,
 }
