@@ -17,6 +17,7 @@ use crate::limits;
 use crate::live::LiveSegment;
 use crate::memtable::Key;
 use crate::own::{OnDuplicate, PrivateSegment};
+use crate::ring::Reserved;
 use crate::row::RowLayout;
 use crate::table::Table;
 use crate::write_out::OutRow;
@@ -118,6 +119,8 @@ pub struct Written {
     pub entries: Vec<Vec<PrivateSegment>>,
     /// Rows before this time were left out: those behind them fill the ring.
     pub passed: Option<u64>,
+    /// Room in a ring of bytes.
+    pub reserved: Vec<Reserved>,
 }
 
 struct Worker {
@@ -179,7 +182,12 @@ impl Worker {
             .name("rrd-bulk".into())
             .spawn(move || {
                 let indexes = table.indexes();
-                let mut written = Written { rows: Vec::new(), entries: vec![Vec::new(); indexes.len()], passed: None };
+                let mut written = Written {
+                    rows: Vec::new(),
+                    entries: vec![Vec::new(); indexes.len()],
+                    passed: None,
+                    reserved: Vec::new(),
+                };
                 for run in incoming {
                     let rows = run.sorted(&layout)?;
                     engine.make_room_for_bulk(&table, rows.len() as u64, &mut written)?;

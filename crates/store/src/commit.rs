@@ -421,6 +421,7 @@ impl Engine {
                     .install(|v| v.segments.extend(committed.iter().map(|p| (p.segment.meta().id, p.segment.clone()))));
             }
             own.bytes = 0;
+            own.reserved.clear();
             own.generation += 1;
         }
         for dropped in &pending.drops {

@@ -453,7 +453,7 @@ impl Engine {
                 if table.pinned_chunks().contains(&plan.chunk) {
                     break;
                 }
-                self.make_room_for_merge(table, &plan)?;
+                let _room = self.make_room_for_merge(table, &plan)?;
                 self.run_merge(table, &plan, progress)?;
             }
         }
@@ -787,6 +787,7 @@ impl Table {
             pinned: Mutex::default(),
             ring: Mutex::default(),
             making_room: Mutex::default(),
+            reserved_bytes: AtomicU64::new(0),
             refused_rows: AtomicU64::new(0),
         }
     }

@@ -23,10 +23,10 @@ use crate::key;
 use crate::limits;
 use crate::log_record::LoggedWrite;
 use crate::manifest::edit::Edit;
+use crate::manifest::edit::TableId;
 use crate::memtable::Key;
 use crate::own::{OwnWrites, PrivateSegment};
 use crate::row::RowLayout;
-use crate::manifest::edit::TableId;
 use crate::schema::{Ring, Schema};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
@@ -87,6 +87,25 @@ const SERIES_AHEAD: usize = 16;
 
 /// Series that are kept; then all are forgotten and looked up anew.
 const SERIES_KEPT: usize = 1 << 20;
+
+/// Room for bytes that are about to be written; given back when it is dropped: they are written then, or never will be.
+pub(crate) struct Reserved {
+    base: Arc<Table>,
+    bytes: u64,
+}
+
+impl Reserved {
+    fn new(base: Arc<Table>, bytes: u64) -> Reserved {
+        base.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Reserved { base, bytes }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.base.reserved_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
 
 impl RingState {
     /// Forgets everything: it will be looked up again.
@@ -454,20 +473,20 @@ impl Engine {
 
     /// Before `incoming` bytes are written for a table: moves the horizon and drops chunks until they fit into
     /// `MAX_BYTES`, and a little more. Not with a maintenance lock held.
-    pub(crate) fn make_room(&self, table: &Arc<Table>, incoming: u64) -> Result<()> {
+    pub(crate) fn make_room(&self, table: &Arc<Table>, incoming: u64) -> Result<Option<Reserved>> {
         let schema = table.schema();
         let of = schema.index_of.map(|of| of.table).or(schema.tier_of.map(|of| of.table));
         let base = match of.map(|id| self.table_by_id(TableId(id))) {
             None => table.clone(),
             Some(Some(base)) => base,
-            Some(None) => return Ok(()),
+            Some(None) => return Ok(None),
         };
-        let Some(max_bytes) = base.schema().ring.max_bytes else { return Ok(()) };
+        let Some(max_bytes) = base.schema().ring.max_bytes else { return Ok(None) };
         let _one = base.making_room.lock();
         let wanted = max_bytes.saturating_sub(incoming);
         let used = self.ring_bytes(&base);
         if used <= wanted {
-            return Ok(());
+            return Ok(Some(Reserved::new(base.clone(), incoming)));
         }
         if let Some(to) = self.position_that_frees(&base, used - wanted)? {
             base.ring.lock().push_to = Some(to);
@@ -476,15 +495,23 @@ impl Engine {
         }
         let used = self.ring_bytes(&base);
         if used > wanted {
-            tracing::warn!(table = base.name(), used, incoming, max_bytes, "MAX_BYTES leaves no room for what is written");
+            tracing::warn!(
+                table = base.name(),
+                used,
+                incoming,
+                max_bytes,
+                "MAX_BYTES leaves no room for what is written"
+            );
         }
-        Ok(())
+        Ok(Some(Reserved::new(base.clone(), incoming)))
     }
 
     /// Before the frozen memtables of a table are written.
-    pub(crate) fn make_room_for_flush(&self, table: &Arc<Table>) -> Result<()> {
+    pub(crate) fn make_room_for_flush(&self, table: &Arc<Table>) -> Result<Option<Reserved>> {
         let layout = table.layout();
-        let Some(max_bytes) = self.ring_of(table, layout.schema()).and_then(|ring| ring.max_bytes) else { return Ok(()) };
+        let Some(max_bytes) = self.ring_of(table, layout.schema()).and_then(|ring| ring.max_bytes) else {
+            return Ok(None);
+        };
         let version = table.version();
         let rows: usize = version.frozen.iter().map(|(memtable, _)| memtable.len()).sum();
         let row_bytes = self.disk_bytes_per_row(table) * ESTIMATE_MARGIN;
@@ -504,14 +531,14 @@ impl Engine {
     }
 
     /// Before a merge: it needs room for its result while its inputs are still there.
-    pub(crate) fn make_room_for_merge(&self, table: &Table, plan: &Plan) -> Result<()> {
-        let Some(ring) = self.ring_of(table, &table.schema()) else { return Ok(()) };
+    pub(crate) fn make_room_for_merge(&self, table: &Table, plan: &Plan) -> Result<Option<Reserved>> {
+        let Some(ring) = self.ring_of(table, &table.schema()) else { return Ok(None) };
         if ring.max_bytes.is_none() {
-            return Ok(());
+            return Ok(None);
         }
         let version = table.version();
         let bytes = plan.segments.iter().filter_map(|id| version.segments.get(id)).map(|s| s.meta().bytes).sum();
-        self.table_by_id(table.id).map_or(Ok(()), |table| self.make_room(&table, bytes))
+        self.table_by_id(table.id).map_or(Ok(None), |table| self.make_room(&table, bytes))
     }
 
     /// Before a run of a bulk statement is written. When its own segments fill the ring, the oldest of them go.
@@ -535,13 +562,17 @@ impl Engine {
             }
             written.passed = written.passed.max(end.checked_add(1));
         }
-        self.make_room(table, private(written) + run)
+        // What is written already is reserved; this adds the run.
+        written.reserved.extend(self.make_room(table, run)?);
+        Ok(())
     }
 
     /// After a commit: a ring of bytes takes its rows in small portions.
     pub(crate) fn flush_rings_early<'a>(&self, tables: impl Iterator<Item = &'a Arc<Table>>) {
         for table in tables {
-            let Some(max_bytes) = table.schema().ring.max_bytes else { continue };
+            let Some(max_bytes) = self.ring_of(table, &table.schema()).and_then(|ring| ring.max_bytes) else {
+                continue;
+            };
             let portion = max_bytes as f64 / PORTIONS_OF_RING;
             if table.version().active.len() as f64 * self.disk_bytes_per_row(table) > portion {
                 self.freeze(table);
@@ -553,7 +584,7 @@ impl Engine {
     /// Bytes on disk of a table, its indexes and tiers. What only open snapshots still need does not count.
     pub(crate) fn ring_bytes(&self, base: &Arc<Table>) -> u64 {
         let of = |t: &Arc<Table>| t.version().segments.values().map(|s| s.meta().bytes).sum::<u64>();
-        base.with_parts().iter().map(of).sum::<u64>()
+        base.with_parts().iter().map(of).sum::<u64>() + base.reserved_bytes.load(Ordering::Relaxed)
     }
 
     /// How far the horizon has to move so that segments of `bytes` in all are behind it; `None` if no row is there.

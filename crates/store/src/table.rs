@@ -57,6 +57,8 @@ pub struct Table {
     pub(crate) ring: Mutex<RingState>,
     /// Held by whoever moves the horizon to free bytes.
     pub(crate) making_room: Mutex<()>,
+    /// Bytes that are being written.
+    pub(crate) reserved_bytes: AtomicU64,
     /// Rows that were not stored because they are behind the horizon, since the start.
     pub(crate) refused_rows: AtomicU64,
 }
