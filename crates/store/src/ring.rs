@@ -441,10 +441,11 @@ impl Engine {
         {
             let _turn = self.apply_turn.lock();
             let mut state = table.ring.lock();
-            state.lose_count();
+            state.forget();
             state.is_unsettled = true;
         }
         self.commit_nothing(table)?;
+        self.make_room(table, 0)?;
         Ok(if is_counted { before.saturating_sub(count()?) } else { 0 })
     }
 
@@ -611,6 +612,23 @@ impl Engine {
             }
         }
         Ok(ends.last().map(|(end, _)| Position { time: end.saturating_add(1), key: Key::new() }))
+    }
+
+    /// Whether a third of what is stored is behind the horizon, and no snapshot holds it: for tables that are one chunk,
+    /// which only a merge makes smaller.
+    pub(crate) fn is_mostly_gone(&self, table: &Table, version: &Version) -> bool {
+        let Some(horizon) = version.gate.at(self.oldest_snapshot()) else { return false };
+        if version.gate.position() != horizon.position {
+            return false;
+        }
+        let schema = table.schema();
+        let base = schema.index_of.and_then(|of| self.table_by_id(TableId(of.table)));
+        let base = base.as_deref().unwrap_or(table);
+        let Some(live) = base.ring.lock().rows.or_else(|| (!base.is_same(table)).then(|| base.stats().rows)) else {
+            return false;
+        };
+        let stored: u64 = version.segments.values().map(|s| s.meta().rows).sum();
+        stored > limits::GROUP_ROWS as u64 && live.saturating_mul(3) < stored.saturating_mul(2)
     }
 
     /// Drops segments of a table and of its indexes that are wholly behind the horizon.

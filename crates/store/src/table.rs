@@ -217,6 +217,11 @@ impl Table {
         self.layout.read().schema().index_of.is_some()
     }
 
+    /// Whether it is the same as another.
+    pub(crate) fn is_same(&self, other: &Table) -> bool {
+        self.id == other.id
+    }
+
     /// Whether it belongs to another table: as an index, or as a tier.
     pub(crate) fn is_part(&self) -> bool {
         self.layout.read().schema().is_part()
