@@ -69,6 +69,11 @@ impl ChunkMap {
         self.spans.insert(span.start, span);
     }
 
+    /// Forgets a chunk that has no rows and gets none any more.
+    pub fn remove(&mut self, start: u64) {
+        self.spans.remove(&start);
+    }
+
     /// Forgets all chunks (TRUNCATE).
     pub fn clear(&mut self) {
         self.spans.clear();

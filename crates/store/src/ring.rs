@@ -22,12 +22,13 @@ use crate::horizon::{Horizon, Position};
 use crate::key;
 use crate::limits;
 use crate::log_record::LoggedWrite;
-use crate::manifest::edit::Edit;
 use crate::manifest::edit::TableId;
+use crate::manifest::edit::{ChunkSpan, Edit};
 use crate::memtable::Key;
 use crate::own::{OwnWrites, PrivateSegment};
 use crate::row::RowLayout;
 use crate::schema::{Ring, Schema};
+use crate::segment::SegmentId;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::time::TimeLane;
@@ -643,13 +644,20 @@ impl Engine {
         let _alone: Vec<_> = tables.iter().map(|t| t.maintenance.lock()).collect();
         self.check_writable()?;
         let mut edits = horizon_edits(table);
-        let mut dropped = Vec::new();
+        let (mut dropped, mut closed) = (Vec::new(), Vec::new());
         for t in &tables {
             let segments = gone_segments(t, &horizon);
             edits.extend(segments.iter().map(|&segment| Edit::RemoveSegment { table: t.id, segment }));
+            let chunks = gone_chunks(t, &segments, &horizon);
+            edits.extend(chunks.iter().map(|&start| Edit::RemoveChunk { table: t.id, start }));
             dropped.push(segments);
+            closed.push(chunks);
         }
         self.commit_manifest(&edits)?;
+        for (t, chunks) in tables.iter().zip(closed) {
+            let mut map = t.chunks.lock();
+            chunks.into_iter().for_each(|start| map.remove(start));
+        }
         let seq = gate.last_move();
         for (t, segments) in tables.iter().zip(&dropped) {
             t.install(|version| version.drop_segments(segments, seq));
@@ -740,13 +748,27 @@ pub(crate) fn floors_of_writes(writes: &TableWrites) -> Vec<(Key, Key)> {
 }
 
 /// Segments that are wholly behind the horizon, and that nobody is about to drop.
-fn gone_segments(table: &Table, horizon: &Horizon) -> Vec<crate::segment::SegmentId> {
+fn gone_segments(table: &Table, horizon: &Horizon) -> Vec<SegmentId> {
     let layout = table.layout();
     let version = table.version();
     let Some(places) = layout.places() else { return Vec::new() };
     let pinned = table.pinned.lock();
     let metas = version.segments.values().map(|s| s.meta());
     metas.filter(|m| places.is_gone(&layout, m, horizon) && !pinned.contains(&m.id)).map(|m| m.id).collect()
+}
+
+/// Chunks behind the horizon in which nothing is left once these segments are dropped. A bulk statement under way may
+/// still bring rows to one: see `Table::edits_for`.
+fn gone_chunks(table: &Table, dropped: &[SegmentId], horizon: &Horizon) -> Vec<u64> {
+    let version = table.version();
+    let left: BTreeSet<u64> =
+        version.segments.values().filter(|s| !dropped.contains(&s.meta().id)).map(|s| s.meta().chunk).collect();
+    let chunks = table.chunks.lock();
+    let is_gone = |span: &&ChunkSpan| span.end <= horizon.position.time && !left.contains(&span.start);
+    match table.layout().schema().time {
+        Some(_) => chunks.spans().values().filter(is_gone).map(|span| span.start).collect(),
+        None => Vec::new(),
+    }
 }
 
 /// The newest time in a table, as the lane holds it.

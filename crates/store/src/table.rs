@@ -15,7 +15,7 @@ use crate::group::{OWN_SEQ, RowGroup};
 use crate::index::Index;
 use crate::key;
 use crate::live::LiveSegment;
-use crate::manifest::edit::{Edit, TableId};
+use crate::manifest::edit::{ChunkSpan, Edit, TableId};
 use crate::memtable::RowCollector;
 use crate::newest::{Known, Newest};
 use crate::ring::RingState;
@@ -350,10 +350,15 @@ impl Table {
 
     /// The edits that make these segments, and the chunks that they lie in, part of the table.
     pub(crate) fn edits_for(&self, metas: &[SegmentMeta]) -> Vec<Edit> {
-        let chunks = self.chunks.lock();
+        let mut chunks = self.chunks.lock();
         let mut edits = Vec::new();
         let mut named = std::collections::BTreeSet::new();
         for meta in metas {
+            let is_closed = !chunks.spans().contains_key(&meta.chunk) && self.schema().time.is_some();
+            if is_closed {
+                // The horizon went over it while the segment was written.
+                chunks.restore(ChunkSpan { start: meta.chunk, end: meta.max_time.saturating_add(1) });
+            }
             if let Some(&span) = chunks.spans().get(&meta.chunk)
                 && named.insert(meta.chunk)
             {
