@@ -10,6 +10,7 @@
 #include "engine.h"
 #include "errors.h"
 #include "replication.h"
+#include "tiers.h"
 
 handler::Table_flags ha_rrd::table_flags() const
 {
@@ -41,13 +42,21 @@ uint32_t ha_rrd::secondary(uint index) const
   return index > table_share->primary_key ? index - 1 : index;
 }
 
+bool ha_rrd::is_tier() const { return ht == rrd_tier_hton; }
+
 int ha_rrd::open(const char *name, int, uint)
 {
   const Rrd_definition definition(table);
   const RrdTableDefinition raw= definition.raw();
-  m_name= rrd_table_name(name);
+  m_name= is_tier() ? rrd_tier_name(name) : rrd_table_name(name);
   RrdTable *opened= nullptr;
   int status= rrd_table_open(rrd_engine, rrd_text(m_name), &raw, &opened, &m_error);
+  if (status == RRD_DEFINITION_CHANGED && !is_tier())
+  {
+    /* The server would take its own number for this as a reason to remove the definition file and look for another. */
+    rrd_report(m_error);
+    return HA_ERR_GENERIC;
+  }
   if (status != RRD_OK)
     return rrd_ha_error(status);
   m_table.reset(opened);
@@ -101,12 +110,15 @@ THR_LOCK_DATA **ha_rrd::store_lock(THD *, THR_LOCK_DATA **to, enum thr_lock_type
 
 int ha_rrd::enter_statement(THD *thd)
 {
-  const bool as_text= rrd_is_repeated_as_text(thd);
+  /* Nobody writes to a tier: there is nothing to lock. */
+  if (is_tier())
+    m_asked_locking= RRD_LOCK_NONE;
+  const bool as_text= !is_tier() && rrd_is_repeated_as_text(thd);
   const bool only_inserts= m_asked_locking == RRD_LOCK_EXCLUSIVE && rrd_only_inserts(thd);
   m_locking= m_asked_locking;
   if (m_locking == RRD_LOCK_NONE && as_text)
     m_locking= RRD_LOCK_EXCLUSIVE;
-  if (m_locking == RRD_LOCK_NONE && rrd_locks_plain_reads(thd))
+  if (m_locking == RRD_LOCK_NONE && !is_tier() && rrd_locks_plain_reads(thd))
     m_locking= RRD_LOCK_SHARED;
   Rrd_connection *connection= Rrd_connection::of(thd);
   if (!connection)
@@ -123,6 +135,10 @@ int ha_rrd::external_lock(THD *thd, int type)
     return 0;
   if (type == F_WRLCK)
     m_asked_locking= RRD_LOCK_EXCLUSIVE;
+  /* Of an ALTER TABLE that changes the engine nothing else is seen here. */
+  const bool is_changed= type == F_WRLCK || thd->lex->sql_command == SQLCOM_ALTER_TABLE;
+  if (is_tier() && is_changed && !rrd_restores_tier(thd, m_name))
+    return rrd_refuse_change_of_tier(m_name, type == F_WRLCK ? "written or locked" : "altered");
   return enter_statement(thd);
 }
 

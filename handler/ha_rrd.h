@@ -120,6 +120,7 @@ private:
   static const uint max_key_bytes= 3072;
 
   RrdTable *store() { return m_table.get(); }
+  bool is_tier() const;
   RrdSession *session();
   bool has_key() const { return table_share->primary_key != MAX_KEY; }
   const KEY *key() const { return table->key_info + table_share->primary_key; }

@@ -13,6 +13,7 @@
 #include "definition.h"
 #include "engine.h"
 #include "errors.h"
+#include "tiers.h"
 
 /* Changes that leave rows as they are, if the store finds nothing against them. */
 static const alter_table_operations instant_changes=
@@ -110,6 +111,11 @@ int ha_rrd::begin_alter(TABLE *altered, const Alter_inplace_info *info, RrdAlter
     return m_error.status= RRD_UNSUPPORTED;
   }
   const RrdTableDefinition raw= definition.raw();
+  if (!rrd_tiers_are_possible(m_name, raw))
+  {
+    m_error= RrdError();
+    return m_error.status= RRD_UNSUPPORTED;
+  }
   const std::vector<uint32_t> numbers= old_numbers(altered, info);
   const LEX_CUSTRING &id= altered->s->tabledef_version;
   const ulonglong next= create->used_fields & HA_CREATE_USED_AUTO ? create->auto_increment_value : 0;
@@ -119,6 +125,11 @@ int ha_rrd::begin_alter(TABLE *altered, const Alter_inplace_info *info, RrdAlter
 
 enum_alter_inplace_result ha_rrd::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info)
 {
+  if (is_tier())
+  {
+    rrd_refuse_change_of_tier(m_name, "altered");
+    return HA_ALTER_ERROR;
+  }
   if (const char *reason= reason_to_copy(ha_thd(), table, altered, info))
   {
     info->unsupported_reason= reason;
@@ -181,6 +192,8 @@ bool ha_rrd::commit_inplace_alter_table(TABLE *, Alter_inplace_info *info, bool 
 {
   if (!commit)
     return false;
+  if (!rrd_lock_tiers(ha_thd(), m_name))
+    return true;
   std::vector<RrdAlter *> alters;
   inplace_alter_handler_ctx *alone[]= {info->handler_ctx, nullptr};
   for (inplace_alter_handler_ctx **ctx= info->group_commit_ctx ? info->group_commit_ctx : alone; *ctx; ctx++)

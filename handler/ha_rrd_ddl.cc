@@ -7,6 +7,7 @@
 #include "definition.h"
 #include "engine.h"
 #include "errors.h"
+#include "tiers.h"
 
 static int refuse(const char *text)
 {
@@ -35,6 +36,8 @@ static void warn_ignored(const char *option)
 
 int ha_rrd::create(const char *name, TABLE *form, HA_CREATE_INFO *info)
 {
+  if (is_tier())
+    return rrd_create_tier_again(ha_thd(), rrd_tier_name(name), form);
   if (int refused= refuse_unsupported(form))
     return refused;
   if (info->data_file_name)
@@ -46,6 +49,8 @@ int ha_rrd::create(const char *name, TABLE *form, HA_CREATE_INFO *info)
     return refuse(("the type of column '" + std::string(field->field_name.str) + "' is not supported").c_str());
   const RrdTableDefinition raw= definition.raw();
   const std::string table_name= rrd_table_name(name);
+  if (!rrd_tiers_are_possible(table_name, raw))
+    return HA_WRONG_CREATE_OPTION;
   int status= rrd_table_create(rrd_engine, rrd_text(table_name), &raw, &m_error);
   if (status == RRD_OK && info->auto_increment_value > 1)
     status= rrd_auto_increment_set(rrd_engine, rrd_text(table_name), info->auto_increment_value, &m_error);
@@ -59,6 +64,8 @@ int rrd_drop_table(handlerton *, const char *path)
 {
   RrdError error;
   const std::string table_name= rrd_table_name(path);
+  if (!rrd_lock_tiers(current_thd, table_name))
+    return HA_ERR_GENERIC;
   int status= rrd_table_drop(rrd_engine, rrd_text(table_name), &error);
   if (status != RRD_OK)
     rrd_report(error);
@@ -74,11 +81,19 @@ void rrd_drop_database(handlerton *, char *path)
     rrd_report(error);
 }
 
-int ha_rrd::delete_table(const char *name) { return rrd_drop_table(rrd_hton, name); }
+int ha_rrd::delete_table(const char *name) { return ht->drop_table(ht, name); }
 
 int ha_rrd::rename_table(const char *from, const char *to)
 {
+  if (is_tier())
+  {
+    /* After a refusal the server asks for the way back as well. */
+    const std::string tier= rrd_tier_name(from);
+    return rrd_refuse_change_of_tier(tier.empty() ? rrd_tier_name(to) : tier, "renamed alone");
+  }
   const std::string old_name= rrd_table_name(from), new_name= rrd_table_name(to);
+  if (!rrd_tiers_can_move(old_name, new_name) || !rrd_lock_tiers(ha_thd(), old_name))
+    return HA_ERR_GENERIC;
   int status= rrd_table_rename(rrd_engine, rrd_text(old_name), rrd_text(new_name), &m_error);
   if (status != RRD_OK)
     rrd_report(m_error);
@@ -87,5 +102,7 @@ int ha_rrd::rename_table(const char *from, const char *to)
 
 int ha_rrd::truncate()
 {
+  if (is_tier())
+    return rrd_refuse_change_of_tier(m_name, "emptied alone");
   return result(rrd_table_truncate(rrd_engine, rrd_text(m_name), &m_error));
 }

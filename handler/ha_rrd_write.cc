@@ -44,7 +44,7 @@ void ha_rrd::start_bulk_insert(ha_rows rows, uint)
   const bool may_update= m_updates_duplicates || ha_thd()->lex->duplicates == DUP_UPDATE;
   /* A number that is counted within a prefix of the key depends on the rows before. */
   const bool counts_in_prefix= table->found_next_number_field && table_share->next_number_keypart;
-  if (may_update || counts_in_prefix || table->triggers || (rows && rows < smallest_bulk))
+  if (is_tier() || may_update || counts_in_prefix || table->triggers || (rows && rows < smallest_bulk))
     return;
   m_is_bulk= rrd_bulk_begin(store(), session(), &m_error) == RRD_OK;
 }
@@ -143,6 +143,9 @@ int ha_rrd::reset_auto_increment(ulonglong value)
 
 int ha_rrd::write_row(const uchar *record)
 {
+  /* A row of a dump that is being restored: the tier has it, from the table's rows. */
+  if (is_tier())
+    return 0;
   const bool is_counted= table->next_number_field && record == table->record[0];
   if (is_counted)
     if (int failed= update_auto_increment())

@@ -10,6 +10,7 @@
 #include "log.h"
 #include "options.h"
 #include "sysvars.h"
+#include "tiers.h"
 
 /* The server's list of folders that are not databases; it has no header of its own. */
 void ignore_db_dirs_append(const char *folder);
@@ -99,6 +100,21 @@ maria_declare_plugin(rrd)
   0x0001,
   rrd_status_variables,
   rrd_system_variables,
+  "0.1",
+  MariaDB_PLUGIN_MATURITY_EXPERIMENTAL
+},
+{
+  MYSQL_STORAGE_ENGINE_PLUGIN,
+  &descriptor,
+  "RRD_TIER",
+  "The RRD engine's authors",
+  "Tiers of tables of ENGINE=RRD: not to be chosen, they come with option TIERS",
+  PLUGIN_LICENSE_GPL,
+  rrd_start_tiers,
+  nullptr,
+  0x0001,
+  nullptr,
+  nullptr,
   "0.1",
   MariaDB_PLUGIN_MATURITY_EXPERIMENTAL
 },

@@ -404,6 +404,9 @@ typedef struct RrdBackupReport {
   uint64_t last_commit;
 } RrdBackupReport;
 
+// Is told the name of a table (as the engine has it: "database/table") and of one of its tiers.
+typedef void (*RrdTierFn)(void *context, struct RrdText table, struct RrdText tier);
+
 // Little-endian integer of `pack_length` bytes (`is_signed` says which).
 #define RRD_KIND_INTEGER 0
 
@@ -1106,6 +1109,41 @@ int32_t rrd_table_repair(const struct RrdTable *table,
                          RrdTextFn told,
                          void *context,
                          struct RrdError *error);
+
+// Calls `tier` for each tier of the table `name`, or if that ends with a slash, of all tables of that database.
+//
+// # Safety
+// Pointers are null or valid; `tier` may be called with `context`.
+int32_t rrd_tiers_list(const struct RrdEngine *engine,
+                       struct RrdText name,
+                       RrdTierFn tier,
+                       void *context,
+                       struct RrdError *error);
+
+// As [`rrd_tiers_list`], for the tiers that a definition asks for; the table's name is empty.
+//
+// # Safety
+// Pointers are null or valid, in the definition too; `tier` may be called with `context`.
+int32_t rrd_tiers_asked_for(const struct RrdTableDefinition *definition,
+                            RrdTierFn tier,
+                            void *context,
+                            struct RrdError *error);
+
+// Whether there is a tier with this name: "database/table$tier".
+//
+// # Safety
+// Pointers are null or valid.
+bool rrd_tier_exists(const struct RrdEngine *engine, struct RrdText name);
+
+// Gives the CREATE TABLE statement of a tier; `RRD_NO_SUCH_TABLE` if there is none with this name.
+//
+// # Safety
+// Pointers are null or valid; `statement` may be called with `context`.
+int32_t rrd_tier_definition(const struct RrdEngine *engine,
+                            struct RrdText name,
+                            RrdTextFn statement,
+                            void *context,
+                            struct RrdError *error);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -116,19 +116,27 @@ impl Definition {
             xff: None,
         };
         tiers::apply(&mut schema, &table_options, &column_options, &|at| self.key.iter().any(|part| part.field == at))?;
-        schema.time = schema.time.or_else(|| self.order_of_ring(&schema));
+        if !schema.tiers.is_empty() {
+            self.check_series()?;
+        }
         schema.validate()?;
         Ok(schema)
     }
 
-    /// A ring without a time column is parted by its first key column, if that is a number.
-    fn order_of_ring(&self, schema: &Schema) -> Option<TimeColumn> {
-        let column = *schema.key.first()?;
-        let is_number = matches!(schema.columns[usize::from(column)].lane, Lane::Int { .. });
-        let ascends = self.key.first().is_none_or(|part| !part.is_descending);
-        let bias = self.fields.get(usize::from(column)).map_or(0, |field| field.codec.bias());
-        let is_ring = schema.ring.max_rows.is_some() || schema.ring.max_bytes.is_some();
-        (is_ring && is_number && ascends).then_some(TimeColumn { column, unit: TimeUnit::Order, bias })
+    /// A tier's key is made of the same columns, with nothing but their types to go by.
+    fn check_series(&self) -> Outcome<()> {
+        let is_prefix = |part: &KeyPart| {
+            let max_chars = if let Order::Text { max_chars, .. } = part.order { max_chars } else { 0 };
+            max_chars > 0 && !matches!(part.codec, Codec::Fixed { .. })
+        };
+        match self.key.iter().find(|part| is_prefix(part) || part.is_descending) {
+            Some(part) => Err(Failure::invalid(format!(
+                "a table with tiers cannot have a prefix or a descending column in its primary key: write column '{}' \
+                 there without length and DESC",
+                self.fields[part.field].name
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// What a record has where this field is NULL: the bytes of its default, or zeros where that is a pointer.
@@ -279,7 +287,7 @@ fn chunk_length(table_options: &TableOptions, time: Option<TimeColumn>) -> Outco
     let length = match time.unit {
         TimeUnit::S => seconds_times(chunk, 1),
         TimeUnit::Ms => seconds_times(chunk, 1_000),
-        TimeUnit::Us | TimeUnit::Order => seconds_times(chunk, 1_000_000),
+        TimeUnit::Us => seconds_times(chunk, 1_000_000),
         TimeUnit::Ns => seconds_times(chunk, 1_000_000_000),
         TimeUnit::Timestamp { fraction_digits } => seconds_times(chunk, fraction_step(fraction_digits)),
         TimeUnit::Datetime { fraction_digits } => {

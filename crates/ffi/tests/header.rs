@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 11] = [
     "abi.rs",
     "export_engine.rs",
     "export_session.rs",
@@ -17,6 +17,7 @@ const SOURCES: [&str; 10] = [
     "export_info.rs",
     "export_backup.rs",
     "export_repair.rs",
+    "export_tier.rs",
 ];
 
 const OPENING: &str = "/* The C ABI of the RRD storage engine. Generated from crates/ffi/src; do not edit.

@@ -17,7 +17,6 @@ use crate::limits;
 use crate::live::LiveSegment;
 use crate::memtable::Key;
 use crate::own::{OnDuplicate, PrivateSegment};
-use crate::ring::Reserved;
 use crate::row::RowLayout;
 use crate::table::Table;
 use crate::write_out::OutRow;
@@ -117,10 +116,6 @@ pub struct Written {
     pub rows: Vec<PrivateSegment>,
     /// Their entries, for each index of the table.
     pub entries: Vec<Vec<PrivateSegment>>,
-    /// Rows before this time were left out: those behind them fill the ring.
-    pub passed: Option<u64>,
-    /// Room in a ring of bytes.
-    pub reserved: Vec<Reserved>,
 }
 
 struct Worker {
@@ -182,15 +177,9 @@ impl Worker {
             .name("rrd-bulk".into())
             .spawn(move || {
                 let indexes = table.indexes();
-                let mut written = Written {
-                    rows: Vec::new(),
-                    entries: vec![Vec::new(); indexes.len()],
-                    passed: None,
-                    reserved: Vec::new(),
-                };
+                let mut written = Written { rows: Vec::new(), entries: vec![Vec::new(); indexes.len()] };
                 for run in incoming {
                     let rows = run.sorted(&layout)?;
-                    engine.make_room_for_bulk(&table, rows.len() as u64, &mut written)?;
                     written.rows.extend(engine.write_private(&table, &layout, &rows, Some(mode))?);
                     for (number, index) in indexes.iter().enumerate() {
                         let segments = write_entries(&engine, (index, number), &layout, &run, mode)?;

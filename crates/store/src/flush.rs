@@ -39,8 +39,7 @@ impl Engine {
     }
 
     /// Writes all frozen memtables of a table to segments, oldest first.
-    pub(crate) fn flush_frozen(&self, table: &Arc<Table>) -> Result<()> {
-        let _room = self.make_room_for_flush(table)?;
+    pub(crate) fn flush_frozen(&self, table: &Table) -> Result<()> {
         let _alone = table.maintenance.lock();
         self.flush_all_frozen(table)
     }
