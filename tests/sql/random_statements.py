@@ -319,9 +319,11 @@ class Generator:
             return f"SET SESSION TRANSACTION ISOLATION LEVEL {self.rng.choice(LEVELS)}"
         found = self.end_transactions()
         if draw < 0.5:
+            if schema.auto:
+                schema.auto.begin_again()
             return [*found, (name, f"TRUNCATE TABLE {schema.name}")]
         if draw < 0.55:
             return [*found, (name, f"DELETE FROM {schema.name}")]
         if draw < 0.6 and schema.auto:
-            return [*found, (name, f"ALTER TABLE {schema.name} AUTO_INCREMENT = {self.rng.randint(1, 200)}")]
+            return [*found, (name, f"ALTER TABLE {schema.name} AUTO_INCREMENT = {self.rng.randint(4, 200)}")]
         return [*found, ("engine", f"OPTIMIZE TABLE {schema.name}")]
