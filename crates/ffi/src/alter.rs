@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rrd_store::alter::{Alteration, check_instant, is_same_index};
 use rrd_store::index_build::BuiltIndex;
-use rrd_store::schema::{ColumnDef, IndexDef, Initial, Schema};
+use rrd_store::schema::{ColumnDef, IndexDef, Initial, Schema, TimeColumn, TimeUnit};
 use rrd_store::{Engine, Error, RowLayout, Table};
 
 use crate::abi;
@@ -102,9 +102,12 @@ impl Alter {
         text.map_or_else(|failure| failure, |text| Failure::Explained(abi::RRD_DUPLICATE, text))
     }
 
-    /// Makes changes of several tables (the partitions of one) visible and durable, all or none.
-    pub fn commit(alters: Vec<Alter>) -> Outcome<()> {
-        let Some(engine) = alters.first().map(|alter| alter.engine.clone()) else { return Ok(()) };
+    /// Makes changes of several tables (the partitions of one) visible and durable, all or none. Returns how many rows
+    /// are behind the horizon because of it.
+    pub fn commit(alters: Vec<Alter>) -> Outcome<u64> {
+        let Some(engine) = alters.first().map(|alter| alter.engine.clone()) else { return Ok(0) };
+        let rings: Vec<_> =
+            alters.iter().filter(|a| a.table.schema().ring != a.schema.ring).map(|a| a.table.clone()).collect();
         let counters: Vec<_> = alters.iter().map(|a| (a.table.clone(), a.auto_increment)).collect();
         let change = |alter: Alter| Alteration {
             table: alter.table,
@@ -116,7 +119,11 @@ impl Alter {
         for (table, next) in counters.iter().filter(|(_, next)| *next > 0) {
             engine.set_auto_increment(table, *next)?;
         }
-        Ok(())
+        let mut fallen = 0;
+        for table in &rings {
+            fallen += engine.settle_ring(table, true)?;
+        }
+        Ok(fallen)
     }
 }
 
@@ -146,6 +153,7 @@ unsafe fn altered_schema(format: &RecordFormat, definition: &Definition, request
     keep_key(format, definition, request, old, &mut schema)?;
     keep_indexes(format, definition, request, &mut schema);
     keep_tiers(old, &mut schema);
+    keep_order(old, &mut schema);
     schema.next_column = next;
     let id_of = |schema: &Schema| schema.auto_increment.map(|a| schema.columns[usize::from(a.column)].id);
     if id_of(old) != id_of(&schema) {
@@ -156,6 +164,18 @@ unsafe fn altered_schema(format: &RecordFormat, definition: &Definition, request
         error => error.into(),
     })?;
     Ok(schema)
+}
+
+/// A table without a time column stays parted, or not, as it was when it was made.
+fn keep_order(old: &Schema, schema: &mut Schema) {
+    let has_no_time = |schema: &Schema| schema.time.is_none_or(|time| time.unit == TimeUnit::Order);
+    if has_no_time(old) && has_no_time(schema) {
+        schema.time = old.time.and_then(|time| {
+            let id = old.columns[usize::from(time.column)].id;
+            let column = schema.columns.iter().position(|column| column.id == id)? as u16;
+            Some(TimeColumn { column, ..time })
+        });
+    }
 }
 
 /// A column that was there before.

@@ -119,6 +119,7 @@ impl Definition {
         if !schema.tiers.is_empty() {
             self.check_series()?;
         }
+        schema.time = schema.time.or_else(|| self.order_of_ring(&schema));
         schema.validate()?;
         Ok(schema)
     }
@@ -137,6 +138,16 @@ impl Definition {
             ))),
             None => Ok(()),
         }
+    }
+
+    /// A ring without a time column is parted by its first key column, if that is a number.
+    fn order_of_ring(&self, schema: &Schema) -> Option<TimeColumn> {
+        let column = *schema.key.first()?;
+        let is_number = matches!(schema.columns[usize::from(column)].lane, Lane::Int { .. });
+        let ascends = self.key.first().is_none_or(|part| !part.is_descending);
+        let bias = self.fields.get(usize::from(column)).map_or(0, |field| field.codec.bias());
+        let is_ring = schema.ring.max_rows.is_some() || schema.ring.max_bytes.is_some();
+        (is_ring && is_number && ascends).then_some(TimeColumn { column, unit: TimeUnit::Order, bias })
     }
 
     /// What a record has where this field is NULL: the bytes of its default, or zeros where that is a pointer.
@@ -287,7 +298,7 @@ fn chunk_length(table_options: &TableOptions, time: Option<TimeColumn>) -> Outco
     let length = match time.unit {
         TimeUnit::S => seconds_times(chunk, 1),
         TimeUnit::Ms => seconds_times(chunk, 1_000),
-        TimeUnit::Us => seconds_times(chunk, 1_000_000),
+        TimeUnit::Us | TimeUnit::Order => seconds_times(chunk, 1_000_000),
         TimeUnit::Ns => seconds_times(chunk, 1_000_000_000),
         TimeUnit::Timestamp { fraction_digits } => seconds_times(chunk, fraction_step(fraction_digits)),
         TimeUnit::Datetime { fraction_digits } => {

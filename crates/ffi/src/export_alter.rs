@@ -88,7 +88,7 @@ pub unsafe extern "C" fn rrd_alter_commit(alters: *const *mut RrdAlter, count: u
                 let change = get_mut(alter)?.alter.take();
                 changes.push(change.ok_or_else(|| Failure::internal("internal error: an ALTER is committed twice"))?);
             }
-            Alter::commit(changes)
+            Alter::commit(changes).map(|_| ())
         })
     }
 }

@@ -7,7 +7,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use rrd_store::report::{LaneTotal, ReportedLane, SegmentReport, TableReport};
-use rrd_store::schema::{ColumnDef, Compression, Lane, Schema};
+use rrd_store::schema::{ColumnDef, Compression, Lane, Schema, TimeColumn, TimeUnit};
 use rrd_store::{Engine, Table};
 
 use crate::export_info::{
@@ -101,14 +101,14 @@ pub static TABLES: &[InfoColumn<TableRow>] = &[
     InfoColumn::new(c"KEY_KIND", Kind::Text(16), 0, |r| text(key_kind(&r.report.schema))),
     InfoColumn::new(c"TIME_COLUMN", NAME, NULLABLE, |r| {
         let schema = &r.report.schema;
-        schema.time.map_or(Cell::Null, |time| text(lane_name(schema, usize::from(time.column))))
+        time_of(schema).map_or(Cell::Null, |time| text(lane_name(schema, usize::from(time.column))))
     }),
     InfoColumn::new(c"TIME_UNIT", Kind::Text(16), NULLABLE, |r| {
-        r.report.schema.time.map_or(Cell::Null, |time| text(unit_name(time.unit)))
+        time_of(&r.report.schema).map_or(Cell::Null, |time| text(unit_name(time.unit)))
     }),
     InfoColumn::new(c"SERIES_COLUMNS", Kind::Text(2048), NULLABLE, |r| text_or_null(series(&r.report.schema))),
     InfoColumn::new(c"CHUNK_LENGTH", NAME, NULLABLE, |r| {
-        r.report.schema.time.map_or(Cell::Null, |_| text(option(&r.report.schema, "CHUNK").unwrap_or("auto")))
+        time_of(&r.report.schema).map_or(Cell::Null, |_| text(option(&r.report.schema, "CHUNK").unwrap_or("auto")))
     }),
     InfoColumn::new(c"OLDEST_TIME", Kind::Text(32), NULLABLE | COSTLY | ROW_VALUE, |r| {
         r.times.map_or(Cell::Null, |(oldest, _)| time_cell(&r.report.schema, oldest))
@@ -259,6 +259,11 @@ fn lane_type(lane: Lane) -> String {
         Lane::F64 => "double".to_owned(),
         Lane::Bytes => "bytes".to_owned(),
     }
+}
+
+/// The time column, if it holds times.
+fn time_of(schema: &Schema) -> Option<TimeColumn> {
+    schema.time.filter(|time| time.unit != TimeUnit::Order)
 }
 
 fn key_kind(schema: &Schema) -> &'static str {

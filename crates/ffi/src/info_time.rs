@@ -20,6 +20,7 @@ pub fn unit_name(unit: TimeUnit) -> String {
         TimeUnit::Ms => "ms".to_owned(),
         TimeUnit::Us => "us".to_owned(),
         TimeUnit::Ns => "ns".to_owned(),
+        TimeUnit::Order => "none".to_owned(),
         TimeUnit::Timestamp { fraction_digits } => sql_type("TIMESTAMP", fraction_digits),
         TimeUnit::Datetime { fraction_digits } => sql_type("DATETIME", fraction_digits),
     }

@@ -17,6 +17,7 @@ use crate::limits;
 use crate::live::LiveSegment;
 use crate::memtable::Key;
 use crate::own::{OnDuplicate, PrivateSegment};
+use crate::ring::Reserved;
 use crate::row::RowLayout;
 use crate::table::Table;
 use crate::write_out::OutRow;
@@ -116,6 +117,10 @@ pub struct Written {
     pub rows: Vec<PrivateSegment>,
     /// Their entries, for each index of the table.
     pub entries: Vec<Vec<PrivateSegment>>,
+    /// Rows before this time were left out: those behind them fill the ring.
+    pub passed: Option<u64>,
+    /// Room in a ring of bytes.
+    pub reserved: Vec<Reserved>,
 }
 
 struct Worker {
@@ -177,9 +182,15 @@ impl Worker {
             .name("rrd-bulk".into())
             .spawn(move || {
                 let indexes = table.indexes();
-                let mut written = Written { rows: Vec::new(), entries: vec![Vec::new(); indexes.len()] };
+                let mut written = Written {
+                    rows: Vec::new(),
+                    entries: vec![Vec::new(); indexes.len()],
+                    passed: None,
+                    reserved: Vec::new(),
+                };
                 for run in incoming {
                     let rows = run.sorted(&layout)?;
+                    engine.make_room_for_bulk(&table, rows.len() as u64, &mut written)?;
                     written.rows.extend(engine.write_private(&table, &layout, &rows, Some(mode))?);
                     for (number, index) in indexes.iter().enumerate() {
                         let segments = write_entries(&engine, (index, number), &layout, &run, mode)?;

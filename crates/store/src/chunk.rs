@@ -25,6 +25,8 @@ pub struct Density {
     pub max_time: u64,
     /// Rows that a chunk should hold.
     pub target_rows: u64,
+    /// How long it may be.
+    pub max_length: u64,
 }
 
 impl ChunkMap {
@@ -67,6 +69,11 @@ impl ChunkMap {
         self.spans.insert(span.start, span);
     }
 
+    /// Forgets a chunk that has no rows and gets none any more.
+    pub fn remove(&mut self, start: u64) {
+        self.spans.remove(&start);
+    }
+
     /// Forgets all chunks (TRUNCATE).
     pub fn clear(&mut self) {
         self.spans.clear();
@@ -78,7 +85,7 @@ fn chosen_length(density: Density) -> u64 {
     let span = density.max_time.saturating_sub(density.min_time).saturating_add(1);
     let wanted = u128::from(span) * u128::from(density.target_rows) / u128::from(density.rows.max(1));
     let wanted = u64::try_from(wanted).unwrap_or(u64::MAX).clamp(1, 1 << 62);
-    wanted.checked_next_power_of_two().unwrap_or(1 << 62)
+    wanted.checked_next_power_of_two().unwrap_or(1 << 62).min(density.max_length)
 }
 
 #[cfg(test)]
@@ -91,7 +98,7 @@ mod tests {
         fn chunks_cover_each_time_once(times in prop::collection::vec(any::<u64>(), 1..60), fixed in prop::option::of(1u64..1 << 60), rows in 1u64..1 << 30) {
             let mut map = ChunkMap::default();
             for &t in &times {
-                let density = Density { rows, min_time: t.saturating_sub(1000), max_time: t, target_rows: 1 << 22 };
+                let density = Density { rows, min_time: t.saturating_sub(1000), max_time: t, target_rows: 1 << 22, max_length: u64::MAX };
                 let span = map.find_or_open(t, fixed, density);
                 prop_assert!(span.start <= t && (t < span.end || span.end == u64::MAX));
                 prop_assert_eq!(map.find(t), Some(span));

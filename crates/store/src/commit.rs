@@ -326,6 +326,7 @@ impl Engine {
         }
         durable?;
         self.commits.fetch_add(1, Ordering::Relaxed);
+        self.flush_rings_early(pending.tables.iter().map(|t| &t.table));
         self.after_commit();
         Ok(())
     }
@@ -420,6 +421,7 @@ impl Engine {
                     .install(|v| v.segments.extend(committed.iter().map(|p| (p.segment.meta().id, p.segment.clone()))));
             }
             own.bytes = 0;
+            own.reserved.clear();
             own.generation += 1;
         }
         for dropped in &pending.drops {

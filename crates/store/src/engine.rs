@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use crate::cache::BlockCache;
 use crate::chunk::ChunkMap;
 use crate::commit::CommitQueue;
-use crate::compaction::choose::{choose, waits_for_snapshots};
+use crate::compaction::choose::{Plan, choose, waits_for_snapshots};
 use crate::config::{Config, FlushLog, Tuning};
 use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Result};
@@ -441,7 +441,10 @@ impl Engine {
             let has_time = table.schema().time.is_some();
             let pinned_chunks = table.pinned_chunks();
             let metas = || version.segments.values().map(|s| s.meta()).filter(|m| !pinned_chunks.contains(&m.chunk));
-            let plans = choose(metas(), has_time, everything, forget_until);
+            let mut plans = choose(metas(), has_time, everything, forget_until);
+            if plans.is_empty() && !has_time && pinned_chunks.is_empty() && self.is_mostly_gone(table, &version) {
+                plans.push(Plan { chunk: 0, segments: version.segments.keys().copied().collect(), whole_chunk: true });
+            }
             if plans.is_empty() {
                 if waits_for_snapshots(metas()) {
                     self.workers.ask_merge_later(table.id);
@@ -453,6 +456,7 @@ impl Engine {
                 if table.pinned_chunks().contains(&plan.chunk) {
                     break;
                 }
+                let _room = self.make_room_for_merge(table, &plan)?;
                 self.run_merge(table, &plan, progress)?;
             }
         }
@@ -785,6 +789,8 @@ impl Table {
             maintenance: Mutex::new(()),
             pinned: Mutex::default(),
             ring: Mutex::default(),
+            making_room: Mutex::default(),
+            reserved_bytes: AtomicU64::new(0),
             refused_rows: AtomicU64::new(0),
         }
     }

@@ -39,7 +39,8 @@ impl Engine {
     }
 
     /// Writes all frozen memtables of a table to segments, oldest first.
-    pub(crate) fn flush_frozen(&self, table: &Table) -> Result<()> {
+    pub(crate) fn flush_frozen(&self, table: &Arc<Table>) -> Result<()> {
+        let _room = self.make_room_for_flush(table)?;
         let _alone = table.maintenance.lock();
         self.flush_all_frozen(table)
     }

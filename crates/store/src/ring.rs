@@ -12,7 +12,9 @@ use std::sync::atomic::Ordering;
 use hashbrown::HashMap;
 use rrd_codec::Values;
 
+use crate::bulk::Written;
 use crate::commit::TableWrites;
+use crate::compaction::choose::Plan;
 use crate::cursor::{Cursor, Direction};
 use crate::engine::Engine;
 use crate::error::Result;
@@ -20,11 +22,13 @@ use crate::horizon::{Horizon, Position};
 use crate::key;
 use crate::limits;
 use crate::log_record::LoggedWrite;
-use crate::manifest::edit::Edit;
+use crate::manifest::edit::TableId;
+use crate::manifest::edit::{ChunkSpan, Edit};
 use crate::memtable::Key;
 use crate::own::{OwnWrites, PrivateSegment};
 use crate::row::RowLayout;
-use crate::schema::Ring;
+use crate::schema::{Ring, Schema};
+use crate::segment::SegmentId;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::time::TimeLane;
@@ -53,6 +57,8 @@ pub(crate) struct RingState {
     series: HashMap<Key, SeriesState>,
     /// Set when any series may have too many rows.
     is_unsettled: bool,
+    /// Where the horizon has to move with the next commit, to free bytes.
+    push_to: Option<Position>,
 }
 
 /// The same of one series with a ring of its own.
@@ -65,11 +71,42 @@ struct SeriesState {
     horizon: Position,
 }
 
+/// By how much the bytes of rows that are not encoded yet are overestimated.
+const ESTIMATE_MARGIN: f64 = 1.2;
+
+/// Bytes of a small segment beside its rows.
+const SEGMENT_OVERHEAD: u64 = 4096;
+
+/// The share of `MAX_BYTES` that one flush or bulk statement may fill.
+const RING_SHARE: f64 = 0.9;
+
+/// A memtable of a ring of bytes is flushed when it will take this part of the ring.
+const PORTIONS_OF_RING: f64 = 32.0;
+
 /// Oldest keys of a series that one look finds.
 const SERIES_AHEAD: usize = 16;
 
 /// Series that are kept; then all are forgotten and looked up anew.
 const SERIES_KEPT: usize = 1 << 20;
+
+/// Room for bytes that are about to be written; given back when it is dropped: they are written then, or never will be.
+pub(crate) struct Reserved {
+    base: Arc<Table>,
+    bytes: u64,
+}
+
+impl Reserved {
+    fn new(base: Arc<Table>, bytes: u64) -> Reserved {
+        base.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Reserved { base, bytes }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.base.reserved_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
 
 impl RingState {
     /// Forgets everything: it will be looked up again.
@@ -115,6 +152,8 @@ pub(crate) struct RingChange {
     /// Smallest time in them.
     private_from: u64,
     newest: Option<u64>,
+    /// See `OwnWrites::passed`.
+    passed: Option<u64>,
 }
 
 impl RingChange {
@@ -150,6 +189,7 @@ impl RingChange {
             private_rows: is_plain.then(|| metas().map(|m| m.rows).sum()),
             private_from: metas().map(|m| m.min_time).min().unwrap_or(u64::MAX),
             newest: newest.filter(|_| has_time),
+            passed: own.passed,
         })
     }
 }
@@ -164,6 +204,14 @@ impl Engine {
         let version = table.version();
         let before = version.gate.position();
         self.note_change(&mut state, &version, &layout, &ring, change, seq, snapshots)?;
+        if let Some(time) = change.passed {
+            let to = Position { time, key: Key::new() };
+            state.push_to = state.push_to.take().max(Some(to));
+        }
+        if let Some(to) = state.push_to.take().filter(|to| *to > version.gate.position()) {
+            self.pass(&mut state, &to);
+            version.gate.move_to(seq, to, snapshots);
+        }
         if let Some(bound) = self.age_bound(table, &layout, &ring, &mut state)? {
             let to = Position { time: bound, key: Key::new() };
             if to > version.gate.position() {
@@ -394,11 +442,194 @@ impl Engine {
         {
             let _turn = self.apply_turn.lock();
             let mut state = table.ring.lock();
-            state.lose_count();
+            state.forget();
             state.is_unsettled = true;
         }
         self.commit_nothing(table)?;
+        self.make_room(table, 0)?;
         Ok(if is_counted { before.saturating_sub(count()?) } else { 0 })
+    }
+
+    /// The ring that bounds a table: of an index or a tier that of its table.
+    pub(crate) fn ring_of(&self, table: &Table, schema: &Schema) -> Option<Ring> {
+        let of = schema.index_of.map(|of| of.table).or(schema.tier_of.map(|of| of.table));
+        let ring = match of {
+            None => schema.ring,
+            Some(id) if id != table.id.0 => self.table_by_id(TableId(id))?.schema().ring,
+            Some(_) => return None,
+        };
+        Some(ring).filter(|ring| !ring.is_unbounded())
+    }
+
+    /// Bytes on disk that a row takes, as far as the table can tell.
+    pub(crate) fn disk_bytes_per_row(&self, table: &Table) -> f64 {
+        let stats = table.stats();
+        let version = table.version();
+        let stored: u64 = version.segments.values().map(|s| s.meta().rows).sum();
+        if stored >= 1000 {
+            return stats.data_bytes as f64 / stored as f64;
+        }
+        let layout = table.layout();
+        layout.schema().columns.iter().map(|c| c.lane.fixed_width() as f64).sum()
+    }
+
+    /// Before `incoming` bytes are written for a table: moves the horizon and drops chunks until they fit into
+    /// `MAX_BYTES`, and a little more. Not with a maintenance lock held.
+    pub(crate) fn make_room(&self, table: &Arc<Table>, incoming: u64) -> Result<Option<Reserved>> {
+        let schema = table.schema();
+        let of = schema.index_of.map(|of| of.table).or(schema.tier_of.map(|of| of.table));
+        let base = match of.map(|id| self.table_by_id(TableId(id))) {
+            None => table.clone(),
+            Some(Some(base)) => base,
+            Some(None) => return Ok(None),
+        };
+        let Some(max_bytes) = base.schema().ring.max_bytes else { return Ok(None) };
+        let _one = base.making_room.lock();
+        let wanted = max_bytes.saturating_sub(incoming);
+        let used = self.ring_bytes(&base);
+        if used <= wanted {
+            return Ok(Some(Reserved::new(base.clone(), incoming)));
+        }
+        if let Some(to) = self.position_that_frees(&base, used - wanted)? {
+            base.ring.lock().push_to = Some(to);
+            self.commit_nothing(&base)?;
+            self.expire(&base)?;
+        }
+        let used = self.ring_bytes(&base);
+        if used > wanted {
+            tracing::warn!(
+                table = base.name(),
+                used,
+                incoming,
+                max_bytes,
+                "MAX_BYTES leaves no room for what is written"
+            );
+        }
+        Ok(Some(Reserved::new(base.clone(), incoming)))
+    }
+
+    /// Before the frozen memtables of a table are written.
+    pub(crate) fn make_room_for_flush(&self, table: &Arc<Table>) -> Result<Option<Reserved>> {
+        let layout = table.layout();
+        let Some(max_bytes) = self.ring_of(table, layout.schema()).and_then(|ring| ring.max_bytes) else {
+            return Ok(None);
+        };
+        let version = table.version();
+        let rows: usize = version.frozen.iter().map(|(memtable, _)| memtable.len()).sum();
+        let row_bytes = self.disk_bytes_per_row(table) * ESTIMATE_MARGIN;
+        let fitting = (max_bytes as f64 * RING_SHARE / row_bytes) as usize;
+        if rows > fitting && layout.schema().index_of.is_none() && TimeLane::of(layout.schema()).is_some() {
+            // More than the whole ring: what is oldest is never written.
+            let mut times = Vec::with_capacity(rows);
+            version.frozen.iter().for_each(|(memtable, _)| memtable.times(&mut |time| times.push(time)));
+            let place = times.len().saturating_sub(fitting.max(1));
+            if let Some((_, &mut time, _)) = times.get_mut(place).is_some().then(|| times.select_nth_unstable(place)) {
+                table.ring.lock().push_to = Some(Position { time, key: Key::new() });
+                self.commit_nothing(table)?;
+            }
+        }
+        let incoming = rows.min(fitting) as f64 * row_bytes;
+        self.make_room(table, incoming as u64 + SEGMENT_OVERHEAD)
+    }
+
+    /// Before a merge: it needs room for its result while its inputs are still there.
+    pub(crate) fn make_room_for_merge(&self, table: &Table, plan: &Plan) -> Result<Option<Reserved>> {
+        let Some(ring) = self.ring_of(table, &table.schema()) else { return Ok(None) };
+        if ring.max_bytes.is_none() {
+            return Ok(None);
+        }
+        let version = table.version();
+        let bytes = plan.segments.iter().filter_map(|id| version.segments.get(id)).map(|s| s.meta().bytes).sum();
+        self.table_by_id(table.id).map_or(Ok(None), |table| self.make_room(&table, bytes))
+    }
+
+    /// Before a run of a bulk statement is written. When its own segments fill the ring, the oldest of them go.
+    pub(crate) fn make_room_for_bulk(&self, table: &Arc<Table>, rows: u64, written: &mut Written) -> Result<()> {
+        let Some(max_bytes) = table.schema().ring.max_bytes else { return Ok(()) };
+        let entries: f64 = table.indexes().iter().map(|i| self.disk_bytes_per_row(&i.table)).sum();
+        let row_bytes = (self.disk_bytes_per_row(table) + entries) * ESTIMATE_MARGIN;
+        let run = (rows as f64 * row_bytes) as u64 + SEGMENT_OVERHEAD;
+        let of = |segments: &[PrivateSegment]| segments.iter().map(|p| p.segment.meta().bytes).sum::<u64>();
+        let private = |w: &Written| of(&w.rows) + w.entries.iter().map(|entries| of(entries)).sum::<u64>();
+        let fitting = (max_bytes as f64 * RING_SHARE) as u64;
+        while private(written) + run > fitting
+            && let Some(end) = written.rows.iter().map(|p| p.segment.meta().max_time).min()
+        {
+            let leave = |segments: &mut Vec<PrivateSegment>| segments.retain(|p| p.segment.meta().max_time > end);
+            leave(&mut written.rows);
+            for (index, entries) in table.indexes().iter().zip(&mut written.entries) {
+                if index.table.schema().time.is_some() {
+                    leave(entries);
+                }
+            }
+            written.passed = written.passed.max(end.checked_add(1));
+        }
+        // What is written already is reserved; this adds the run.
+        written.reserved.extend(self.make_room(table, run)?);
+        Ok(())
+    }
+
+    /// After a commit: a ring of bytes takes its rows in small portions.
+    pub(crate) fn flush_rings_early<'a>(&self, tables: impl Iterator<Item = &'a Arc<Table>>) {
+        for table in tables {
+            let Some(max_bytes) = self.ring_of(table, &table.schema()).and_then(|ring| ring.max_bytes) else {
+                continue;
+            };
+            let portion = max_bytes as f64 / PORTIONS_OF_RING;
+            if table.version().active.len() as f64 * self.disk_bytes_per_row(table) > portion {
+                self.freeze(table);
+                self.workers.ask_flush(table.id);
+            }
+        }
+    }
+
+    /// Bytes on disk of a table, its indexes and tiers. What only open snapshots still need does not count.
+    pub(crate) fn ring_bytes(&self, base: &Arc<Table>) -> u64 {
+        let of = |t: &Arc<Table>| t.version().segments.values().map(|s| s.meta().bytes).sum::<u64>();
+        base.with_parts().iter().map(of).sum::<u64>() + base.reserved_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How far the horizon has to move so that segments of `bytes` in all are behind it; `None` if no row is there.
+    fn position_that_frees(&self, base: &Arc<Table>, bytes: u64) -> Result<Option<Position>> {
+        let version = base.version();
+        let layout = base.layout();
+        if layout.schema().time.is_none() {
+            return position_of_share(&version, &layout, bytes as f64 / self.ring_bytes(base).max(1) as f64);
+        }
+        // Entries of indexes that know the time go with the rows.
+        let mut ends: Vec<(u64, u64)> = Vec::new();
+        for part in std::iter::once(base.clone()).chain(base.indexes().iter().map(|i| i.table.clone())) {
+            if part.layout().schema().time.is_some() {
+                ends.extend(part.version().segments.values().map(|s| (s.meta().max_time, s.meta().bytes)));
+            }
+        }
+        ends.sort_unstable();
+        let mut freed = 0;
+        for (index, &(end, of_segment)) in ends.iter().enumerate() {
+            freed += of_segment;
+            let is_last_of_time = ends.get(index + 1).is_none_or(|next| next.0 > end);
+            if freed >= bytes && is_last_of_time {
+                return Ok(Some(Position { time: end.saturating_add(1), key: Key::new() }));
+            }
+        }
+        Ok(ends.last().map(|(end, _)| Position { time: end.saturating_add(1), key: Key::new() }))
+    }
+
+    /// Whether a third of what is stored is behind the horizon, and no snapshot holds it: for tables that are one chunk,
+    /// which only a merge makes smaller.
+    pub(crate) fn is_mostly_gone(&self, table: &Table, version: &Version) -> bool {
+        let Some(horizon) = version.gate.at(self.oldest_snapshot()) else { return false };
+        if version.gate.position() != horizon.position {
+            return false;
+        }
+        let schema = table.schema();
+        let base = schema.index_of.and_then(|of| self.table_by_id(TableId(of.table)));
+        let base = base.as_deref().unwrap_or(table);
+        let Some(live) = base.ring.lock().rows.or_else(|| (!base.is_same(table)).then(|| base.stats().rows)) else {
+            return false;
+        };
+        let stored: u64 = version.segments.values().map(|s| s.meta().rows).sum();
+        stored > limits::GROUP_ROWS as u64 && live.saturating_mul(3) < stored.saturating_mul(2)
     }
 
     /// Drops segments of a table and of its indexes that are wholly behind the horizon.
@@ -413,13 +644,20 @@ impl Engine {
         let _alone: Vec<_> = tables.iter().map(|t| t.maintenance.lock()).collect();
         self.check_writable()?;
         let mut edits = horizon_edits(table);
-        let mut dropped = Vec::new();
+        let (mut dropped, mut closed) = (Vec::new(), Vec::new());
         for t in &tables {
             let segments = gone_segments(t, &horizon);
             edits.extend(segments.iter().map(|&segment| Edit::RemoveSegment { table: t.id, segment }));
+            let chunks = gone_chunks(t, &segments, &horizon);
+            edits.extend(chunks.iter().map(|&start| Edit::RemoveChunk { table: t.id, start }));
             dropped.push(segments);
+            closed.push(chunks);
         }
         self.commit_manifest(&edits)?;
+        for (t, chunks) in tables.iter().zip(closed) {
+            let mut map = t.chunks.lock();
+            chunks.into_iter().for_each(|start| map.remove(start));
+        }
         let seq = gate.last_move();
         for (t, segments) in tables.iter().zip(&dropped) {
             t.install(|version| version.drop_segments(segments, seq));
@@ -510,13 +748,27 @@ pub(crate) fn floors_of_writes(writes: &TableWrites) -> Vec<(Key, Key)> {
 }
 
 /// Segments that are wholly behind the horizon, and that nobody is about to drop.
-fn gone_segments(table: &Table, horizon: &Horizon) -> Vec<crate::segment::SegmentId> {
+fn gone_segments(table: &Table, horizon: &Horizon) -> Vec<SegmentId> {
     let layout = table.layout();
     let version = table.version();
     let Some(places) = layout.places() else { return Vec::new() };
     let pinned = table.pinned.lock();
     let metas = version.segments.values().map(|s| s.meta());
     metas.filter(|m| places.is_gone(&layout, m, horizon) && !pinned.contains(&m.id)).map(|m| m.id).collect()
+}
+
+/// Chunks behind the horizon in which nothing is left once these segments are dropped. A bulk statement under way may
+/// still bring rows to one: see `Table::edits_for`.
+fn gone_chunks(table: &Table, dropped: &[SegmentId], horizon: &Horizon) -> Vec<u64> {
+    let version = table.version();
+    let left: BTreeSet<u64> =
+        version.segments.values().filter(|s| !dropped.contains(&s.meta().id)).map(|s| s.meta().chunk).collect();
+    let chunks = table.chunks.lock();
+    let is_gone = |span: &&ChunkSpan| span.end <= horizon.position.time && !left.contains(&span.start);
+    match table.layout().schema().time {
+        Some(_) => chunks.spans().values().filter(is_gone).map(|span| span.start).collect(),
+        None => Vec::new(),
+    }
 }
 
 /// The newest time in a table, as the lane holds it.
@@ -580,6 +832,23 @@ fn look_ahead(state: &mut RingState, version: &Arc<Version>, layout: &Arc<RowLay
         (state.ahead, state.ahead_end) = collect_ahead(version, layout, u64::MAX, wanted)?;
     }
     Ok(!state.ahead.is_empty())
+}
+
+/// The position behind about this share of the rows, in key order.
+fn position_of_share(version: &Arc<Version>, layout: &Arc<RowLayout>, share: f64) -> Result<Option<Position>> {
+    let wanted = (count_rows(version, layout)? as f64 * share).ceil() as u64;
+    let mut cursor = Cursor::new(version.clone(), layout.clone(), Snapshot::latest(), None);
+    cursor.seek(None, true, Direction::Forward)?;
+    let mut rows = 0;
+    while let Some(span) = cursor.next_span(limits::GROUP_ROWS)? {
+        if rows + u64::from(span.rows) >= wanted {
+            let mut key = Vec::new();
+            span.group.push_key(span.row((wanted - rows).saturating_sub(1) as u32), &mut key)?;
+            return Ok(Some(Position { time: 0, key: Key::from_slice(&key) }.next()));
+        }
+        rows += u64::from(span.rows);
+    }
+    Ok(None)
 }
 
 /// The first `wanted` positions among rows up to the time `until`, and the end of what they cover.

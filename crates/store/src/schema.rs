@@ -153,6 +153,9 @@ pub enum TimeUnit {
     Us,
     /// Integer nanoseconds.
     Ns,
+    /// Not a time: the first column of the clustering key of a ring without a time column. What is small in it leaves
+    /// first, so it parts the table into chunks as a time does.
+    Order,
     /// MariaDB's packed TIMESTAMP with `fraction_digits`.
     Timestamp {
         /// 0 to 6.

@@ -15,7 +15,7 @@ use crate::group::{OWN_SEQ, RowGroup};
 use crate::index::Index;
 use crate::key;
 use crate::live::LiveSegment;
-use crate::manifest::edit::{Edit, TableId};
+use crate::manifest::edit::{ChunkSpan, Edit, TableId};
 use crate::memtable::RowCollector;
 use crate::newest::{Known, Newest};
 use crate::ring::RingState;
@@ -55,6 +55,10 @@ pub struct Table {
     pub(crate) pinned: Mutex<BTreeSet<SegmentId>>,
     /// What the ring knows of the rows. Taken while commits are applied, or none can be.
     pub(crate) ring: Mutex<RingState>,
+    /// Held by whoever moves the horizon to free bytes.
+    pub(crate) making_room: Mutex<()>,
+    /// Bytes that are being written.
+    pub(crate) reserved_bytes: AtomicU64,
     /// Rows that were not stored because they are behind the horizon, since the start.
     pub(crate) refused_rows: AtomicU64,
 }
@@ -213,6 +217,11 @@ impl Table {
         self.layout.read().schema().index_of.is_some()
     }
 
+    /// Whether it is the same as another.
+    pub(crate) fn is_same(&self, other: &Table) -> bool {
+        self.id == other.id
+    }
+
     /// Whether it belongs to another table: as an index, or as a tier.
     pub(crate) fn is_part(&self) -> bool {
         self.layout.read().schema().is_part()
@@ -341,10 +350,15 @@ impl Table {
 
     /// The edits that make these segments, and the chunks that they lie in, part of the table.
     pub(crate) fn edits_for(&self, metas: &[SegmentMeta]) -> Vec<Edit> {
-        let chunks = self.chunks.lock();
+        let mut chunks = self.chunks.lock();
         let mut edits = Vec::new();
         let mut named = std::collections::BTreeSet::new();
         for meta in metas {
+            let is_closed = !chunks.spans().contains_key(&meta.chunk) && self.schema().time.is_some();
+            if is_closed {
+                // The horizon went over it while the segment was written.
+                chunks.restore(ChunkSpan { start: meta.chunk, end: meta.max_time.saturating_add(1) });
+            }
             if let Some(&span) = chunks.spans().get(&meta.chunk)
                 && named.insert(meta.chunk)
             {

@@ -20,7 +20,7 @@ pub struct TimeLane {
 impl TimeLane {
     /// Of a table with a time column.
     pub fn of(schema: &Schema) -> Option<TimeLane> {
-        let time = schema.time?;
+        let time = schema.time.filter(|time| time.unit != TimeUnit::Order)?;
         let width = match schema.columns.get(usize::from(time.column))?.lane {
             Lane::Int { width } => u32::from(width.clamp(1, 8)),
             _ => return None,
@@ -33,7 +33,7 @@ impl TimeLane {
         match self.unit {
             TimeUnit::S => self.integer(value).saturating_mul(SECOND),
             TimeUnit::Ms => self.integer(value).saturating_mul(1000),
-            TimeUnit::Us => self.integer(value),
+            TimeUnit::Us | TimeUnit::Order => self.integer(value),
             TimeUnit::Ns => self.integer(value).div_euclid(1000),
             TimeUnit::Timestamp { fraction_digits } => {
                 let (whole, micros) = split(value, fraction_digits);
@@ -51,7 +51,7 @@ impl TimeLane {
         match self.unit {
             TimeUnit::S => self.lane(micros.div_euclid(SECOND) + i64::from(micros.rem_euclid(SECOND) != 0)),
             TimeUnit::Ms => self.lane(micros.div_euclid(1000) + i64::from(micros.rem_euclid(1000) != 0)),
-            TimeUnit::Us => self.lane(micros),
+            TimeUnit::Us | TimeUnit::Order => self.lane(micros),
             TimeUnit::Ns => self.lane(micros.saturating_mul(1000)),
             TimeUnit::Timestamp { fraction_digits } => {
                 let (seconds, part) = round_up(micros, fraction_digits);
@@ -62,6 +62,18 @@ impl TimeLane {
                 join(packed_datetime(seconds), part, fraction_digits).min(self.mask)
             }
         }
+    }
+
+    /// About how many lane values a span of microseconds has.
+    pub fn length(&self, micros: u64) -> u64 {
+        let of_2000 = days_before(2000, 1) * DAY;
+        let from = if self.is_integer() { 0 } else { of_2000 };
+        let to = from.saturating_add_unsigned(micros);
+        self.at_or_after(to).saturating_sub(self.at_or_after(from))
+    }
+
+    fn is_integer(&self) -> bool {
+        !matches!(self.unit, TimeUnit::Timestamp { .. } | TimeUnit::Datetime { .. })
     }
 
     /// SQL value of an integer lane, `i64::MAX` if it is larger.

@@ -13,8 +13,10 @@ use crate::error::Result;
 use crate::limits;
 use crate::manifest::edit::ChunkSpan;
 use crate::row::RowLayout;
+use crate::schema::Schema;
 use crate::segment::{SegmentMeta, SegmentWriter};
 use crate::table::Table;
+use crate::time::TimeLane;
 
 /// A row version to be written; they come in key order, versions of one key newest first.
 #[derive(Clone, Copy)]
@@ -79,7 +81,7 @@ impl Engine {
             metas.push(self.write_segment(table, layout, rows, 0, effort)?);
             return Ok(());
         }
-        for (span, part) in split_by_chunk(table, layout, rows, self.tuning.chunk_target_rows) {
+        for (span, part) in split_by_chunk(table, layout, rows, self.chunk_target(table, layout)) {
             match part {
                 None => metas.push(self.write_segment(table, layout, rows, span.start, effort)?),
                 Some(part) => metas.push(self.write_segment(table, layout, &part, span.start, effort)?),
@@ -135,6 +137,34 @@ fn push_groups(writer: &mut SegmentWriter, rows: &[OutRow<'_>], base: u64) -> Re
     Ok(())
 }
 
+/// Chunks that a ring consists of at least: one is given back at a time.
+const CHUNKS_OF_RING: u64 = 16;
+
+impl Engine {
+    /// Rows that a chunk of the table aims at.
+    fn chunk_target(&self, table: &Table, layout: &RowLayout) -> u64 {
+        let mut target = self.tuning.chunk_target_rows;
+        let Some(ring) = self.ring_of(table, layout.schema()) else { return target };
+        if let Some(max_rows) = ring.max_rows {
+            target = target.min((max_rows / CHUNKS_OF_RING).max(limits::GROUP_ROWS as u64));
+        }
+        if let Some(max_bytes) = ring.max_bytes {
+            let row_bytes = self.disk_bytes_per_row(table).ceil().max(1.0) as u64;
+            target = target.min((max_bytes / CHUNKS_OF_RING / row_bytes).max(256));
+        }
+        target
+    }
+}
+
+/// How long a chunk may be: a table that is bounded by age gives back one at a time.
+fn longest_chunk(schema: &Schema) -> u64 {
+    let part = schema.ring.retention.map(|retention| retention / CHUNKS_OF_RING);
+    match (part, TimeLane::of(schema)) {
+        (Some(part), Some(lane)) => lane.length(part).max(1),
+        _ => u64::MAX,
+    }
+}
+
 /// How many rows make up the next group.
 fn group_len(rows: &[OutRow<'_>]) -> usize {
     let mut bytes = 0;
@@ -156,7 +186,13 @@ fn split_by_chunk<'a>(
 ) -> Vec<(ChunkSpan, Option<Vec<OutRow<'a>>>)> {
     let times: Vec<u64> = rows.iter().map(|r| layout.time(r.row)).collect();
     let (min, max) = times.iter().fold((u64::MAX, 0), |(min, max), &t| (min.min(t), max.max(t)));
-    let density = Density { rows: rows.len() as u64, min_time: min, max_time: max, target_rows };
+    let density = Density {
+        rows: rows.len() as u64,
+        min_time: min,
+        max_time: max,
+        target_rows,
+        max_length: longest_chunk(layout.schema()),
+    };
     let fixed = layout.schema().chunk_length;
     let mut chunks = table.chunks.lock();
     let first = chunks.find_or_open(min, fixed, density);

@@ -263,3 +263,49 @@ fn all_rings_at_once() {
     let ring = Ring { retention: Some(100_000_000), max_rows: Some(40), series_max_rows: Some(12), max_bytes: None };
     seeds().for_each(|seed| run(seed, ring, true));
 }
+
+/// Bytes that never exceed their limit, and rows that are always the newest.
+#[test]
+fn a_ring_of_bytes() {
+    const MAX_BYTES: u64 = 4 << 20;
+    const COMMITS: u64 = 4000;
+    let fs = Arc::new(SimFs::new());
+    let mut config = Config::new("/data/rrd");
+    config.clock_micros = Some(i64::MAX / 2);
+    let engine = Engine::open(config, fs.clone()).unwrap();
+    let mut schema = schema(Ring { max_bytes: Some(MAX_BYTES), ..Ring::default() }, true);
+    schema.chunk_length = None;
+    engine.create_table("db/t", schema).unwrap();
+    let table = engine.table("db/t").unwrap();
+    let mut random = Random(7);
+    let mut full = 0;
+    let mut largest = 0;
+    for time in 1..COMMITS {
+        let mut txn = engine.begin();
+        for series in 0..200 {
+            let mut row = Vec::new();
+            let layout = table.layout();
+            let mut writer = layout.writer(&mut row);
+            writer.set_int(0, series);
+            writer.set_int(1, time * 10);
+            writer.set_int(2, random.below(1 << 32));
+            writer.finish();
+            txn.insert(&table, &row, OnDuplicate::Fail).unwrap();
+        }
+        txn.commit().unwrap();
+        let stats = table.stats();
+        let bytes = stats.data_bytes + stats.index_bytes;
+        assert!(bytes <= MAX_BYTES, "{bytes} bytes after {time} commits");
+        largest = largest.max(bytes);
+        if time > COMMITS / 2 {
+            full += u64::from(bytes >= MAX_BYTES * 8 / 10);
+        }
+    }
+    engine.flush_table(&table).unwrap();
+    let rows = read(&mut engine.begin(), &engine, None);
+    let oldest = rows.keys().map(|(_, time)| *time).min().unwrap();
+    assert_eq!(rows.len() as u64, 200 * (COMMITS - oldest / 10), "all rows from the oldest on");
+    println!("{} rows left, {largest} bytes at most, {full} of {} times at least 80% full", rows.len(), COMMITS / 2);
+    assert!(full > COMMITS / 4, "{full}");
+    engine.close().unwrap();
+}

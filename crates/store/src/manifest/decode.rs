@@ -56,6 +56,7 @@ fn edit(input: &mut Input<'_>) -> Decoded<Edit> {
         9 => Edit::Flushed { table, seq: input.u64()? },
         11 => Edit::NextRowNumber { table, next: input.u64()? },
         12 => Edit::SetProperty { table, name: input.text()?, value: input.bytes()?.to_vec() },
+        13 => Edit::RemoveChunk { table, start: input.u64()? },
         _ => return Err(format!("unknown kind of edit {kind}")),
     })
 }

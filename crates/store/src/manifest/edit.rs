@@ -46,6 +46,8 @@ pub enum Edit {
     Truncate { table: TableId, flushed_seq: u64 },
     /// A chunk is opened.
     AddChunk { table: TableId, span: ChunkSpan },
+    /// A chunk is behind the horizon for good.
+    RemoveChunk { table: TableId, start: u64 },
     /// A segment is part of the table.
     AddSegment { table: TableId, meta: SegmentMeta },
     /// A segment is no longer part of the table.

@@ -57,6 +57,7 @@ fn edit(out: &mut Vec<u8>, edit: &Edit) -> Result<()> {
             put_kind(out, 7, *table);
             put_segment(out, meta);
         }
+        Edit::RemoveChunk { table, start } => put_kind_u64(out, 13, *table, *start),
         Edit::RemoveSegment { table, segment } => put_kind_u64(out, 8, *table, segment.0),
         Edit::Flushed { table, seq } => put_kind_u64(out, 9, *table, *seq),
         Edit::NextSeq { seq } => {

@@ -54,6 +54,7 @@ impl State {
                 Ok(())
             }
             Edit::AddChunk { table, span } => self.table(*table)?.add_chunk(*span),
+            Edit::RemoveChunk { table, start } => self.table(*table)?.remove_chunk(*start),
             Edit::AddSegment { table, meta } => self.add_segment(*table, meta),
             Edit::RemoveSegment { table, segment } => self.table(*table)?.remove_segment(*segment),
             Edit::Flushed { table, seq } => {
@@ -105,6 +106,7 @@ impl State {
         let table = self.tables.get(&id);
         let before = match (edit, table) {
             (Edit::AddChunk { span, .. }, Some(t)) => Before::Chunk(span.start, t.chunks.get(&span.start).copied()),
+            (Edit::RemoveChunk { start, .. }, Some(t)) => Before::Chunk(*start, t.chunks.get(start).copied()),
             (Edit::AddSegment { meta, .. }, Some(t)) => Before::Segment(meta.id, t.segments.get(&meta.id).cloned()),
             (Edit::RemoveSegment { segment, .. }, Some(t)) => {
                 Before::Segment(*segment, t.segments.get(segment).cloned())
@@ -222,6 +224,14 @@ impl TableState {
         Ok(())
     }
 
+    fn remove_chunk(&mut self, start: u64) -> Result<()> {
+        if self.segments.values().any(|segment| segment.chunk == start) {
+            return invalid(format!("chunk {start} is not empty"));
+        }
+        self.chunks.remove(&start);
+        Ok(())
+    }
+
     fn add_segment(&mut self, meta: &SegmentMeta) -> Result<()> {
         let segment = meta.id.0;
         if self.segments.contains_key(&meta.id) {
@@ -259,6 +269,7 @@ impl Edit {
             | Edit::SetSchema { table, .. }
             | Edit::Truncate { table, .. }
             | Edit::AddChunk { table, .. }
+            | Edit::RemoveChunk { table, .. }
             | Edit::AddSegment { table, .. }
             | Edit::RemoveSegment { table, .. }
             | Edit::Flushed { table, .. }

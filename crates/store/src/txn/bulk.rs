@@ -49,6 +49,11 @@ impl Txn {
                 self.check_bulk(i, entries).map_err(|error| refused_entry(error, index, number, &written.rows))?;
             }
         }
+        if written.passed.is_some() || !written.reserved.is_empty() {
+            let mut own = self.tables[t].own.write();
+            own.passed = own.passed.max(written.passed);
+            own.reserved.extend(written.reserved);
+        }
         self.add_private(t, written.rows);
         for (index, entries) in indexes.iter().zip(written.entries) {
             let i = self.table_index(&index.table);

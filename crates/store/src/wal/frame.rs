@@ -14,7 +14,7 @@ use crate::limits;
 pub const MAGIC: [u8; 8] = *b"RRD log\n";
 
 /// The newest version of the format that this build reads, and the one that it writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Bytes of a file's header.
 pub const HEADER_BYTES: usize = 64;
@@ -72,7 +72,7 @@ impl FileHeader {
             return Err(Error::corrupt(path, 0, "the header's checksum does not match"));
         }
         let version = u32_at(bytes, 8);
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(Error::Incompatible { path: path.to_path_buf(), found: version, supported: VERSION });
         }
         let header = FileHeader {

@@ -232,13 +232,13 @@ fn a_missing_file_in_the_middle_is_found() {
 #[test]
 fn a_newer_version_is_refused_and_not_guessed_at() {
     let (fs, path, _, _) = small_log(false);
-    fs.corrupt(&path, 8, 1 ^ 2);
+    fs.corrupt(&path, 8, 2 ^ 3);
     assert!(matches!(open_with(&fs, 300), Err(Error::Corruption { .. })), "a flipped bit is no version");
     let header = fs.read(&path);
     let crc = crc32fast::hash(&header[..60]).to_le_bytes();
     (0..4).for_each(|i| fs.corrupt(&path, 60 + i, header[60 + i as usize] ^ crc[i as usize]));
     match open_with(&fs, 300) {
-        Err(Error::Incompatible { found, supported, .. }) => assert_eq!((found, supported), (2, 1)),
+        Err(Error::Incompatible { found, supported, .. }) => assert_eq!((found, supported), (3, 2)),
         _ => panic!("a newer version must be refused"),
     }
 }
