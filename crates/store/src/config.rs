@@ -45,6 +45,8 @@ pub struct Tuning {
     pub txn_spill_bytes: usize,
     /// See [`limits::CHUNK_TARGET_ROWS`].
     pub chunk_target_rows: u64,
+    /// See [`limits::RING_AHEAD`].
+    pub ring_ahead: usize,
 }
 
 impl Default for Tuning {
@@ -54,6 +56,7 @@ impl Default for Tuning {
             bulk_min_bytes: limits::BULK_MIN_BYTES,
             txn_spill_bytes: limits::TXN_SPILL_BYTES,
             chunk_target_rows: limits::CHUNK_TARGET_ROWS,
+            ring_ahead: limits::RING_AHEAD,
         }
     }
 }

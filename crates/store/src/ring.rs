@@ -334,8 +334,17 @@ impl Engine {
             if let Some(last) = last {
                 version.gate.move_to(seq, last.next(), snapshots);
             }
+            if rows > max_rows.saturating_add(self.tuning.ring_ahead as u64)
+                && let Some((time, passed)) = time_of_rank(version, layout, rows - max_rows - 1)?
+            {
+                // Many at once: up to a time they need not be told apart. The last one is found by its key.
+                version.gate.move_to(seq, Position { time, key: Key::new() }, snapshots);
+                rows = rows.saturating_sub(passed);
+                (state.ahead_end, state.rows) = (None, Some(rows));
+                continue;
+            }
             state.rows = Some(rows);
-            if rows > max_rows && !look_ahead(state, version, layout, rows - max_rows)? {
+            if rows > max_rows && !look_ahead(state, version, layout, rows - max_rows, self.tuning.ring_ahead)? {
                 // Fewer rows than were counted: count them again next time.
                 state.lose_count();
                 break;
@@ -812,26 +821,60 @@ pub(crate) fn count_rows(version: &Arc<Version>, layout: &Arc<RowLayout>) -> Res
 }
 
 /// Finds the rows that leave next, `wanted` of them or some more; false if there is none.
-fn look_ahead(state: &mut RingState, version: &Arc<Version>, layout: &Arc<RowLayout>, wanted: u64) -> Result<bool> {
-    let wanted = (wanted as usize).clamp(limits::RING_AHEAD, limits::RING_AHEAD * 16);
-    let mut until = u64::MAX;
-    if layout.schema().time.is_some() {
-        // As many of the oldest segments as certainly have that many rows.
-        let from = version.gate.position().time;
-        let mut metas: Vec<_> = version.segments.values().map(|s| s.meta()).filter(|m| m.max_time >= from).collect();
-        metas.sort_by_key(|m| m.max_time);
-        let mut rows = 0;
-        let enough = metas.iter().find(|m| {
-            rows += if m.min_time > from { m.rows } else { 0 };
-            rows >= 2 * wanted as u64
-        });
-        until = enough.map_or(u64::MAX, |m| m.max_time);
-    }
+fn look_ahead(
+    state: &mut RingState,
+    version: &Arc<Version>,
+    layout: &Arc<RowLayout>,
+    wanted: u64,
+    least: usize,
+) -> Result<bool> {
+    let wanted = (wanted as usize).clamp(least, least * 16);
+    let until = time_with_rows(version, layout, wanted as u64);
     (state.ahead, state.ahead_end) = collect_ahead(version, layout, until, wanted)?;
     if state.ahead.is_empty() && until != u64::MAX {
         (state.ahead, state.ahead_end) = collect_ahead(version, layout, u64::MAX, wanted)?;
     }
     Ok(!state.ahead.is_empty())
+}
+
+/// A time up to which the oldest segments have twice as many rows as asked for, at least by their figures; the end of
+/// all times if they have not, or without a time column.
+fn time_with_rows(version: &Version, layout: &RowLayout, wanted: u64) -> u64 {
+    if layout.schema().time.is_none() {
+        return u64::MAX;
+    }
+    let from = version.gate.position().time;
+    let mut metas: Vec<_> = version.segments.values().map(|s| s.meta()).filter(|m| m.max_time >= from).collect();
+    metas.sort_by_key(|m| m.max_time);
+    let mut rows = 0;
+    let enough = metas.iter().find(|m| {
+        rows += if m.min_time > from { m.rows } else { 0 };
+        rows >= 2 * wanted
+    });
+    enough.map_or(u64::MAX, |m| m.max_time)
+}
+
+/// The time of the row that has `rank` rows before it, and how many rows are of earlier times; `None` if none is, or
+/// without a time column.
+fn time_of_rank(version: &Arc<Version>, layout: &Arc<RowLayout>, rank: u64) -> Result<Option<(u64, u64)>> {
+    let Some(time) = layout.schema().time else { return Ok(None) };
+    let until = time_with_rows(version, layout, rank);
+    let mut cursor = Cursor::new(version.clone(), layout.clone(), Snapshot::latest(), None);
+    cursor.set_times(version.gate.position().time, until);
+    cursor.seek(None, true, Direction::Forward)?;
+    let mut times = Vec::new();
+    while let Some(span) = cursor.next_span(limits::GROUP_ROWS)? {
+        let Values::Int(column) = &span.group.column(usize::from(time.column))?.values else { return Ok(None) };
+        let rows = span.row(0)..span.row(0) + span.rows as usize;
+        times.extend(column[rows].iter().copied().filter(|&time| time <= until));
+    }
+    let place = usize::try_from(rank).unwrap_or(usize::MAX).min(times.len().saturating_sub(1));
+    if times.is_empty() {
+        return Ok(None);
+    }
+    let (_, &mut time, _) = times.select_nth_unstable(place);
+    let passed = times[..place].iter().filter(|&&earlier| earlier < time).count() as u64;
+    Ok((passed > 0).then_some((time, passed)))
 }
 
 /// The position behind about this share of the rows, in key order.

@@ -132,6 +132,7 @@ fn key_of((series, time): (u64, u64)) -> Vec<u8> {
 fn open(fs: &Arc<SimFs>) -> Arc<Engine> {
     let mut config = Config::new("/data/rrd");
     config.background = false;
+    config.tuning.ring_ahead = 7;
     config.clock_micros = Some(NOW as i64 * 1_000_000);
     Engine::open(config, fs.clone()).unwrap()
 }
