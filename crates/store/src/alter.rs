@@ -115,7 +115,7 @@ impl Engine {
                     format!("table '{name}' has rows of a prepared transaction: XA COMMIT or XA ROLLBACK it first");
                 return Err(Error::InvalidInput(what));
             }
-            let has_rows = change.table.version().memtables().any(|m| !m.is_empty());
+            let has_rows = change.table.version().memtables().any(|m| m.needs_flush());
             if has_rows || queue.pending.iter().any(|p| is_of(&p.tables)) {
                 return Ok(false);
             }
@@ -125,7 +125,7 @@ impl Engine {
         for (change, tiers) in changes.iter().zip(tiers) {
             let (of_table, schema) = change.edits(flushed_seq)?;
             edits.extend(of_table);
-            edits.extend(tiers.edits(&change.table, &schema));
+            edits.extend(tiers.edits(&change.table, &schema, flushed_seq));
             schemas.push(schema);
         }
         self.commit_manifest(&edits)?;

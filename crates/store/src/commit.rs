@@ -25,6 +25,8 @@ use crate::ring::RingChange;
 use crate::row::RowLayout;
 use crate::segment::{SegmentId, SegmentMeta};
 use crate::table::{Table, find_in_segment};
+use crate::tier::bucket::Interval;
+use crate::tier::{dirty_edit, join};
 use crate::txn::Txn;
 use crate::wal::{Lsn, Wal};
 
@@ -86,6 +88,15 @@ pub(crate) struct Pending {
 pub(crate) struct DroppedSegments {
     pub table: Arc<Table>,
     pub segments: Vec<SegmentId>,
+}
+
+impl DroppedSegments {
+    /// The times of their rows.
+    fn times(&self) -> Vec<Interval> {
+        let version = self.table.version();
+        let metas = self.segments.iter().filter_map(|id| version.segments.get(id)).map(|s| s.meta());
+        join(metas.map(|m| Interval { first: m.min_time, last: m.max_time }).collect())
+    }
 }
 
 /// The log record of a commit, and how safe it has to be before the commit is applied.
@@ -254,6 +265,9 @@ impl Engine {
             if seq == queue.next_seq {
                 seq += 1;
             }
+            for dropped in txn.drops.iter().filter(|dropped| !dropped.table.tiers().is_empty()) {
+                edits.push(dirty_edit(&dropped.table, seq - 1, dropped.times()));
+            }
             edits.push(Edit::NextSeq { seq });
             queue.next_seq = seq;
             self.enqueue(&mut queue, seq - 1, self.wal.position(), (tables, txn.drops.clone()), None, None)
@@ -419,12 +433,20 @@ impl Engine {
                 self.workers.ask_merge(t.table.id);
                 t.table
                     .install(|v| v.segments.extend(committed.iter().map(|p| (p.segment.meta().id, p.segment.clone()))));
+                if let Some(mut touched) = version.active.touched() {
+                    committed.iter().for_each(|p| touched.note_segment(&p.segment));
+                    self.workers.ask_flush(t.table.id);
+                }
             }
             own.bytes = 0;
             own.reserved.clear();
             own.generation += 1;
         }
         for dropped in &pending.drops {
+            if let Some(mut touched) = dropped.table.version().active.touched() {
+                dropped.times().iter().for_each(|times| touched.note_range(times.first, times.last, pending.seq));
+                self.workers.ask_flush(dropped.table.id);
+            }
             dropped.table.install(|version| version.drop_segments(&dropped.segments, pending.seq));
             dropped.table.ring.lock().forget();
             self.workers.ask_merge(dropped.table.id);

@@ -19,6 +19,7 @@ use crate::row::RowLayout;
 use crate::snapshot::Snapshot;
 use crate::source::{Input, Source};
 use crate::table::{Table, segment_row_at};
+use crate::tier::TierWalk;
 use crate::version::Version;
 
 /// Which way a cursor walks.
@@ -51,6 +52,10 @@ pub struct Cursor {
     horizon: Option<Horizon>,
     /// The rest of a run that the horizon parts: group, first row, rows.
     rest: Option<(Arc<RowGroup>, usize, usize)>,
+    /// Set for a walk over a tier some buckets of which have to be computed.
+    tier: Option<Box<TierWalk>>,
+    /// Only rows of these times are of interest, whatever the bounds.
+    times: Option<(u64, u64)>,
 }
 
 /// The table that the entries of an index lead to.
@@ -116,6 +121,22 @@ impl Cursor {
             last: None,
             start: (None, true),
             rows: None,
+            tier: None,
+            times: None,
+        }
+    }
+
+    /// Makes a walk over the stored rows of a tier one over all of its rows.
+    pub(crate) fn with_tier(mut self, walk: TierWalk) -> Cursor {
+        self.tier = Some(Box::new(walk));
+        self
+    }
+
+    /// From the next `seek` on only rows with a time between these are of interest; others may be left out.
+    pub(crate) fn limit_times(&mut self, times: (u64, u64)) {
+        self.times = Some(times);
+        if let Some(tier) = &mut self.tier {
+            tier.limit_times(times);
         }
     }
 
@@ -159,6 +180,9 @@ impl Cursor {
                 _ => None,
             },
         };
+        if let Some(tier) = &mut self.tier {
+            tier.set_bounds(low, high);
+        }
     }
 
     /// From the next `seek` on rows outside these times need not come.
@@ -176,11 +200,19 @@ impl Cursor {
             rows.entries = None;
         }
         self.start = self.clamp(key, inclusive);
+        if let Some(tier) = &mut self.tier {
+            tier.seek(self.start.clone(), direction)?;
+        }
         self.rebuild()
     }
 
     /// The next rows, at most `max_rows`; `None` at the end. Sees own writes made before the call.
     pub fn next_span(&mut self, max_rows: usize) -> Result<Option<Span>> {
+        if let Some(mut tier) = self.tier.take() {
+            let span = tier.next_span(max_rows, &mut |rows| self.next_own_span(rows));
+            self.tier = Some(tier);
+            return span;
+        }
         match self.rows.take() {
             None => self.next_own_span(max_rows),
             Some(mut rows) => {
@@ -384,7 +416,8 @@ impl Cursor {
             {
                 continue;
             }
-            if self.bounds.times.is_none_or(|(from, to)| meta.min_time <= to && from <= meta.max_time) {
+            let is_within = |(from, to)| meta.min_time <= to && from <= meta.max_time;
+            if self.bounds.times.is_none_or(is_within) && self.times.is_none_or(is_within) {
                 inputs.push(Input::Segment { segment: segment.clone(), base_seq: meta.base_seq });
             }
         }

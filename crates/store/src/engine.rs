@@ -301,6 +301,7 @@ impl Engine {
                 edits.push(Edit::SetProperty { table: t.id, name: name.into(), value: Vec::new() });
             }
         }
+        edits.extend(emptied[0].forget_dirty_edits());
         edits.push(Edit::SetProperty { table: emptied[0].id, name: AUTO_INCREMENT_PROPERTY.into(), value: restart });
         self.commit_manifest_in_turn(&edits)?;
         for table in &emptied {
@@ -330,6 +331,7 @@ impl Engine {
         });
         table.ring.lock().forget();
         table.chunks.lock().clear();
+        table.refreshed.lock().clear();
         *table.newest.lock() = Newest::new(true);
         before.segments.values().for_each(|s| s.mark_obsolete());
         self.memory.active.fetch_sub(before.active.bytes() as i64, Ordering::Relaxed);
@@ -783,6 +785,7 @@ impl Table {
             next_auto: AtomicU64::new(1),
             indexes: RwLock::new(Arc::new([])),
             tiers: RwLock::new(Arc::new([])),
+            refreshed: Mutex::default(),
             readable_from: AtomicU64::new(0),
             last_commit_seq: AtomicU64::new(0),
             flushed_seq: AtomicU64::new(0),

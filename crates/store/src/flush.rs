@@ -24,7 +24,7 @@ impl Engine {
     pub(crate) fn freeze(&self, table: &Table) {
         // No commit is half applied while its turn is taken.
         let _turn = self.apply_turn.lock();
-        if table.version().active.is_empty() {
+        if !table.version().active.needs_flush() {
             return;
         }
         let complete_up_to = self.visible_seq.load(Ordering::Acquire);
@@ -91,10 +91,20 @@ impl Engine {
         if !table.is_index() && table.version().gate.latest().is_some() {
             edits.extend(horizon_edits(table));
         }
+        let refreshed = match self.refresh_tiers(table, memtable, complete_up_to) {
+            Ok(refreshed) => refreshed,
+            Err(error) => {
+                self.remove_refused(table, &metas);
+                return Err(error);
+            }
+        };
+        edits.extend(refreshed.edits(table));
         if let Err(error) = self.commit_manifest(&edits) {
             self.remove_refused(table, &metas);
+            self.remove_refreshed(&refreshed);
             return Err(error);
         }
+        refreshed.install(self, table, memtable);
         table.install(|version| {
             version.frozen.retain(|(m, _)| !Arc::ptr_eq(m, memtable));
             for meta in &metas {

@@ -8,12 +8,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use smallvec::SmallVec;
 
 use crate::cursor::Direction;
 use crate::flush::is_needed;
 use crate::row::RowLayout;
+use crate::tier::Touched;
 
 /// A sort key; short ones need no allocation.
 pub type Key = SmallVec<[u8; 16]>;
@@ -58,6 +59,8 @@ pub struct Memtable {
     old_version_bytes: AtomicU64,
     /// Log position of the first commit in it; `u64::MAX` while empty.
     first_lsn: AtomicU64,
+    /// What a flush has to bring into the tiers.
+    touched: Option<Mutex<Touched>>,
 }
 
 /// The entries of a memtable, locked for reading.
@@ -67,6 +70,7 @@ impl Memtable {
     /// An empty memtable for rows of `layout`.
     pub fn new(layout: Arc<RowLayout>) -> Memtable {
         Memtable {
+            touched: Touched::of(layout.schema()).map(Mutex::new),
             layout,
             map: RwLock::new(BTreeMap::new()),
             bytes: AtomicUsize::new(0),
@@ -85,6 +89,16 @@ impl Memtable {
     /// Approximate bytes that it occupies.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// What a flush has to bring into the tiers; `None` if the table has none. Not to be held for long.
+    pub(crate) fn touched(&self) -> Option<MutexGuard<'_, Touched>> {
+        self.touched.as_ref().map(Mutex::lock)
+    }
+
+    /// Whether a flush has anything to do.
+    pub(crate) fn needs_flush(&self) -> bool {
+        !self.is_empty() || self.touched().is_some_and(|touched| touched.has_more())
     }
 
     /// Log position that must be kept for it.
@@ -144,7 +158,11 @@ impl Memtable {
         let mut deleted = 0i64;
         let mut old = Freed::default();
         let mut map = self.map.write();
+        let mut touched = self.touched();
         for (key, row) in writes {
+            if let (Some(touched), Some(time)) = (&mut touched, self.layout.time_of_key(&key)) {
+                touched.note(time, seq);
+            }
             let mut version = RowVersion { seq, row, older: None };
             added += version.cost() as i64;
             match map.entry(key) {

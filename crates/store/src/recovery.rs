@@ -65,11 +65,17 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
         }
         Ok(())
     })?;
+    let unrefreshed = |tables: &Tables| {
+        for (id, entry) in &state.tables {
+            tables.by_id.get(id).iter().for_each(|table| table.note_unrefreshed(&entry.properties));
+        }
+    };
     crate::shutdown::check_note(&*fs, &config.dir, wal.position())?;
     if !links.is_empty() {
         manifest.commit(&links)?;
         link(&tables, &fs, &cache, &links);
     }
+    unrefreshed(&tables);
     let open_segment = |table: &Arc<Table>, edit: &Edit| match edit {
         Edit::AddSegment { meta, .. } => Some(LiveSegment::open(&fs, &cache, &table.dir, table.id, meta.clone())),
         Edit::AddChunk { span, .. } => {

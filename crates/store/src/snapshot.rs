@@ -91,6 +91,11 @@ impl Snapshot {
         Arc::new(Snapshot { seq: crate::group::OWN_SEQ - 1, number: 0, era: u64::MAX, registry: None })
     }
 
+    /// Sees commits up to `seq`. It keeps nothing alive: for whoever keeps merges away.
+    pub fn at(seq: u64) -> Arc<Snapshot> {
+        Arc::new(Snapshot { seq, number: 0, era: u64::MAX, registry: None })
+    }
+
     /// See [`Snapshots::next_era`].
     pub fn era(&self) -> u64 {
         self.era

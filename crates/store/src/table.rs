@@ -24,7 +24,7 @@ use crate::schema::{Lane, Schema};
 use crate::segment::{SegmentId, SegmentMeta};
 use crate::snapshot::Snapshot;
 use crate::source::{Input, Source, rows_before};
-use crate::tier::Tier;
+use crate::tier::{Tier, Touched};
 use crate::version::Version;
 
 /// An open table.
@@ -43,6 +43,8 @@ pub struct Table {
     pub(crate) next_auto: AtomicU64,
     pub(crate) indexes: RwLock<Arc<[Arc<Index>]>>,
     pub(crate) tiers: RwLock<Arc<[Arc<Tier>]>>,
+    /// What flushes up to a sequence number brought into the tiers, for snapshots from before.
+    pub(crate) refreshed: Mutex<Vec<(u64, Arc<Touched>)>>,
     /// Snapshots of an earlier era cannot read the table: it was created, emptied or (an index) built since.
     pub(crate) readable_from: AtomicU64,
     /// Sequence number of the newest commit that wrote to the table, applied or not.
@@ -283,9 +285,20 @@ impl Table {
         self.version.read().clone()
     }
 
+    /// Segments that no merge may touch: a transaction is about to drop them, or they are not in the tiers yet.
+    pub(crate) fn pinned_segments(&self) -> BTreeSet<SegmentId> {
+        let mut pinned = self.pinned.lock().clone();
+        for memtable in self.version().memtables() {
+            if let Some(touched) = memtable.touched() {
+                pinned.extend(touched.segment_ids());
+            }
+        }
+        pinned
+    }
+
     /// Chunks that no merge may touch.
     pub(crate) fn pinned_chunks(&self) -> BTreeSet<u64> {
-        let pinned = self.pinned.lock();
+        let pinned = self.pinned_segments();
         if pinned.is_empty() {
             return BTreeSet::new();
         }

@@ -166,6 +166,10 @@ fn flush_loop(weak: &Weak<Engine>) {
 
 fn flush_one(engine: &Arc<Engine>, id: TableId) {
     let Some(table) = engine.table_by_id(id) else { return };
+    // What is not in a memtable (a bulk statement) waits for nobody else to set one aside.
+    if table.version().active.touched().is_some_and(|touched| touched.has_more()) {
+        engine.freeze(&table);
+    }
     let mut result = engine.flush_frozen(&table);
     // With many tables the log is not looked through after each.
     let is_last = engine.workers.lists.lock().flush.is_empty();

@@ -73,11 +73,10 @@ impl Engine {
             return None;
         }
         // Pins are set under the maintenance lock, which is held: the plan may be older than they are.
-        let pinned = table.pinned.lock();
+        let pinned = table.pinned_segments();
         if plan.segments.iter().any(|id| pinned.contains(id)) {
             return None;
         }
-        drop(pinned);
         if !plan.whole_chunk {
             return Some((inputs, 0));
         }

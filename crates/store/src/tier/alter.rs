@@ -12,7 +12,7 @@ use crate::schema::{Schema, TierDef};
 use crate::table::Table;
 use crate::version::Version;
 
-use super::{Tier, tier_schema, tier_table_name};
+use super::{Tier, tier_schema, tier_seq_edit, tier_table_name};
 
 /// What becomes of the tiers of a table.
 pub(crate) struct TierChanges {
@@ -28,8 +28,11 @@ impl TierChanges {
     }
 
     /// The edits, beside those of the table itself, which becomes one of `schema`.
-    pub fn edits(&self, table: &Table, schema: &Schema) -> Vec<Edit> {
+    pub fn edits(&self, table: &Table, schema: &Schema, flushed_seq: u64) -> Vec<Edit> {
         let mut edits: Vec<Edit> = self.dropped.iter().map(|t| Edit::DropTable { table: t.table.id }).collect();
+        if !schema.tiers.is_empty() {
+            edits.push(tier_seq_edit(table, flushed_seq));
+        }
         for (tier, def) in &self.kept {
             let (id, name) = (tier.table.id, tier_table_name(&table.name(), &def.name));
             if def.name != tier.def.name {

@@ -125,6 +125,11 @@ impl Buckets {
         Interval { first, last: last.max(time) }
     }
 
+    /// All buckets that a span of time touches.
+    pub fn covering(&self, times: Interval) -> Interval {
+        Interval { first: self.interval(times.first).first, last: self.interval(times.last).last }
+    }
+
     /// Start and end of the bucket with this name, in microseconds.
     pub fn micros(&self, first: u64) -> (i64, i64) {
         let start = self.bucket.start_of(self.lane.micros(first));

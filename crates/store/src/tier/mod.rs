@@ -8,7 +8,10 @@ mod aggregate;
 mod alter;
 pub mod bucket;
 mod number;
+mod read;
+mod refresh;
 mod schema;
+mod touched;
 
 use std::sync::Arc;
 
@@ -17,8 +20,11 @@ use crate::table::Table;
 
 pub use aggregate::Aggregator;
 pub(crate) use alter::TierChanges;
+pub(crate) use read::TierWalk;
+pub(crate) use refresh::{dirty_edit, tier_seq_edit};
 pub(crate) use schema::validate_tiers;
 pub use schema::{Statistic, decimal_bytes, tier_schema, tier_table_name, value_columns};
+pub(crate) use touched::{Touched, join};
 
 /// A tier of an open table.
 pub struct Tier {

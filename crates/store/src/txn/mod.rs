@@ -330,14 +330,27 @@ impl Txn {
         self.end_bulk(table)?;
         let snapshot = self.snapshot();
         check_age(table, &snapshot)?;
-        Ok(self.cursor_at(table, snapshot))
+        self.cursor_at(table, snapshot)
     }
 
-    fn cursor_at(&mut self, table: &Arc<Table>, snapshot: Arc<Snapshot>) -> Cursor {
+    /// A cursor over a tier, which sees what this transaction has written to its table.
+    fn tier_cursor_at(&mut self, tier: &Arc<Table>, snapshot: Arc<Snapshot>) -> Result<Cursor> {
+        let base = self.engine.base_of_tier(tier)?;
+        check_age(&base, &snapshot)?;
+        self.end_bulk(&base)?;
+        let entry = self.tables.iter().find(|t| Arc::ptr_eq(&t.table, &base));
+        let own = entry.filter(|t| !t.own.read().is_empty()).map(|t| t.own.clone());
+        self.engine.tier_cursor(tier, snapshot, own)
+    }
+
+    fn cursor_at(&mut self, table: &Arc<Table>, snapshot: Arc<Snapshot>) -> Result<Cursor> {
+        if table.is_tier() {
+            return self.tier_cursor_at(table, snapshot);
+        }
         let t = self.table_index(table);
         let entry = &self.tables[t];
         entry.own.write().is_read = true;
-        Cursor::new(entry.table.version(), entry.layout.clone(), snapshot, Some(entry.own.clone()))
+        Ok(Cursor::new(entry.table.version(), entry.layout.clone(), snapshot, Some(entry.own.clone())))
     }
 
     /// A cursor for locking reads: it sees what is committed now, whatever the snapshot of the transaction. Rows may
@@ -345,7 +358,7 @@ impl Txn {
     pub fn locking_cursor(&mut self, table: &Arc<Table>) -> Result<Cursor> {
         self.end_bulk(table)?;
         let now = self.engine.take_snapshot();
-        Ok(self.cursor_at(table, now))
+        self.cursor_at(table, now)
     }
 
     /// A cursor over the table in the order of its `number`-th secondary index. Keys for `seek` and bounds are
@@ -367,8 +380,8 @@ impl Txn {
         let index = index_of(table, number)?;
         check_age(table, &snapshot)?;
         check_age(&index.table, &snapshot)?;
-        let rows = self.cursor_at(table, snapshot.clone());
-        Ok(self.cursor_at(&index.table, snapshot).leading_to(rows, index))
+        let rows = self.cursor_at(table, snapshot.clone())?;
+        Ok(self.cursor_at(&index.table, snapshot)?.leading_to(rows, index))
     }
 
     /// A cursor over the entries of an index, for reads that need no more than those hold.
@@ -377,7 +390,7 @@ impl Txn {
         let snapshot = self.snapshot();
         let entries = &index_of(table, number)?.table.clone();
         check_age(entries, &snapshot)?;
-        Ok(self.cursor_at(entries, snapshot))
+        self.cursor_at(entries, snapshot)
     }
 
     /// Takes the row lock of `key`; afterwards [`Txn::read_latest`] says what the row is. True if the transaction

@@ -1,0 +1,467 @@
+//! Brings the tiers of a table up to date with what a flush is about to write.
+//!
+//! The buckets that rows of a memtable lie in, of each series that has such rows, are computed anew: first those of tiers that
+//! are computed from the rows, then those of coarser ones from the new and old buckets of finer ones. A bucket without rows
+//! becomes a tombstone. The new segments are part of the same manifest edit as those of the memtable, so what is in the
+//! segments of the table is always in the tiers, but for bulk statements and dropped chunks, which a memtable keeps in mind for
+//! the next flush: after a crash they are known by their sequence numbers.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rrd_codec::Effort;
+
+use crate::cursor::{Cursor, Direction};
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::key;
+use crate::limits;
+use crate::live::LiveSegment;
+use crate::manifest::edit::Edit;
+use crate::memtable::Memtable;
+use crate::merge::{Event, Merge};
+use crate::row::RowLayout;
+use crate::schema::Lane;
+use crate::segment::SegmentMeta;
+use crate::snapshot::Snapshot;
+use crate::source::{Input, Source};
+use crate::table::{Table, number_of};
+use crate::version::Version;
+use crate::write_out::OutRow;
+
+use super::aggregate::Aggregator;
+use super::bucket::{Buckets, Interval};
+use super::{Tier, Touched};
+
+/// Name of the manifest property of a table with tiers: what was committed up to this sequence number is in them.
+pub(crate) const TIER_SEQ_PROPERTY: &str = "tier_seq";
+/// Names of properties begin so that say which times a commit changed by dropping chunks; its sequence number follows.
+const DIRTY_PREFIX: &str = "tier_dirty:";
+
+/// Bytes of buckets that are written to segments at a time.
+const PART_BYTES: usize = 32 << 20;
+/// Buckets side by side that are computed in one walk.
+const CLUSTER: usize = 1024;
+
+/// What a refresh wrote: nothing refers to it yet.
+pub(crate) struct Refreshed {
+    seq: u64,
+    tiers: Vec<(Arc<Tier>, Vec<Arc<LiveSegment>>)>,
+    /// Commits whose note about dropped chunks is done with.
+    ranges: Vec<u64>,
+}
+
+/// A series and a bucket.
+type Pair = (Vec<u8>, Interval);
+
+/// Buckets of a series, side by side.
+struct Cluster {
+    series: Vec<u8>,
+    intervals: Vec<Interval>,
+}
+
+/// A table's rows as the sources of buckets at one moment.
+struct Rows {
+    version: Arc<Version>,
+    layout: Arc<RowLayout>,
+    /// What may have changed, by its keys.
+    touched: Vec<Input>,
+}
+
+impl Engine {
+    /// Computes anew what a memtable that is to be flushed touches. The caller keeps merges of the table away.
+    pub(crate) fn refresh_tiers(&self, table: &Table, memtable: &Arc<Memtable>, seq: u64) -> Result<Refreshed> {
+        let mut refreshed = Refreshed { seq, tiers: Vec::new(), ranges: Vec::new() };
+        let Some(touched) = memtable.touched().map(|touched| touched.clone()) else { return Ok(refreshed) };
+        refreshed.ranges = touched.ranges().iter().map(|(_, seq)| *seq).collect();
+        for tier in table.tiers().iter() {
+            let result = self.refresh_tier(table, memtable, tier, &touched, &refreshed);
+            match result {
+                Ok(segments) => refreshed.tiers.push((tier.clone(), segments)),
+                Err(error) => {
+                    self.remove_refreshed(&refreshed);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(refreshed)
+    }
+
+    fn refresh_tier(
+        &self,
+        table: &Table,
+        memtable: &Arc<Memtable>,
+        tier: &Arc<Tier>,
+        touched: &Touched,
+        done: &Refreshed,
+    ) -> Result<Vec<Arc<LiveSegment>>> {
+        let schema = table.schema();
+        let Some(buckets) = Buckets::of(&schema, tier.def.bucket) else { return Ok(Vec::new()) };
+        let raw = Rows::of_memtable(table, memtable, touched, done.seq);
+        let mut extra = BTreeSet::new();
+        let source = match tier.source.and_then(|place| done.tiers.get(place)) {
+            Some((finer, segments)) => Rows::of_tier(finer, segments),
+            None => {
+                for (range, _) in touched.ranges() {
+                    raw.push_pairs(&buckets, *range, done.seq, &mut extra)?;
+                    Rows::of_tier(tier, &[]).push_pairs(&buckets, *range, done.seq, &mut extra)?;
+                }
+                raw
+            }
+        };
+        let mut pairs = Pairs::new(&source, buckets, extra)?;
+        let mut out = Output {
+            engine: self,
+            tier,
+            seq: done.seq,
+            layout: tier.table.layout(),
+            aggregator: Aggregator::new(tier.table.layout(), &schema, source.layout.schema()),
+            is_new: tier.table.version().segments.is_empty(),
+            bytes: Vec::new(),
+            places: Vec::new(),
+            segments: Vec::new(),
+        };
+        let mut rows = Cursor::new(source.version.clone(), source.layout.clone(), Snapshot::at(done.seq), None);
+        let written = (|| {
+            while let Some(cluster) = pairs.next_cluster()? {
+                out.compute(&mut rows, &source.layout, &cluster)?;
+            }
+            out.write()
+        })();
+        let segments = std::mem::take(&mut out.segments);
+        match written {
+            Ok(()) => Ok(segments),
+            Err(error) => {
+                self.remove_refused(&tier.table, &metas(&segments));
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes what a refresh wrote whose edit was refused.
+    pub(crate) fn remove_refreshed(&self, refreshed: &Refreshed) {
+        refreshed.tiers.iter().for_each(|(tier, segments)| self.remove_refused(&tier.table, &metas(segments)));
+    }
+}
+
+impl Refreshed {
+    /// The edits that bring it.
+    pub fn edits(&self, table: &Table) -> Vec<Edit> {
+        if table.tiers().is_empty() {
+            return Vec::new();
+        }
+        let mut edits = vec![tier_seq_edit(table, self.seq)];
+        edits.extend(self.tiers.iter().flat_map(|(tier, segments)| tier.table.edits_for(&metas(segments))));
+        edits.extend(self.ranges.iter().map(|seq| dirty_edit(table, *seq, Vec::new())));
+        edits
+    }
+
+    /// After the edits: the tiers have it. `memtable` stays in mind for snapshots from before.
+    pub fn install(&self, engine: &Engine, table: &Table, memtable: &Memtable) {
+        let Some(touched) = memtable.touched().map(|touched| touched.clone()) else { return };
+        for (tier, segments) in self.tiers.iter().filter(|(_, segments)| !segments.is_empty()) {
+            tier.table.install(|v| v.segments.extend(segments.iter().map(|s| (s.meta().id, s.clone()))));
+            engine.workers.ask_merge(tier.table.id);
+        }
+        let oldest = engine.oldest_snapshot();
+        let mut refreshed = table.refreshed.lock();
+        refreshed.retain(|(seq, _)| oldest < *seq);
+        if oldest < self.seq {
+            refreshed.push((self.seq, Arc::new(touched.into_past())));
+        }
+    }
+}
+
+/// The edit that says up to which commit all is in the tiers.
+pub(crate) fn tier_seq_edit(table: &Table, seq: u64) -> Edit {
+    Edit::SetProperty { table: table.id, name: TIER_SEQ_PROPERTY.into(), value: seq.to_le_bytes().to_vec() }
+}
+
+/// The edit that says which times the commit `seq` changed by dropping chunks; or, without any, that it is done with.
+pub(crate) fn dirty_edit(table: &Table, seq: u64, ranges: Vec<Interval>) -> Edit {
+    let value = ranges.iter().flat_map(|r| [r.first.to_le_bytes(), r.last.to_le_bytes()]).flatten().collect();
+    Edit::SetProperty { table: table.id, name: format!("{DIRTY_PREFIX}{seq}"), value }
+}
+
+fn metas(segments: &[Arc<LiveSegment>]) -> Vec<SegmentMeta> {
+    segments.iter().map(|s| s.meta().clone()).collect()
+}
+
+impl Table {
+    /// After a start: what bulk statements and dropped chunks changed that is not in the tiers.
+    pub(crate) fn note_unrefreshed(&self, properties: &std::collections::BTreeMap<String, Vec<u8>>) {
+        let version = self.version();
+        let Some(mut touched) = version.active.touched() else { return };
+        let tier_seq = properties.get(TIER_SEQ_PROPERTY).map_or(0, |value| number_of(value));
+        for segment in version.segments.values().filter(|s| s.meta().max_seq > tier_seq) {
+            touched.note_segment(segment);
+        }
+        for (name, value) in properties {
+            let Some(seq) = name.strip_prefix(DIRTY_PREFIX).and_then(|seq| seq.parse().ok()) else { continue };
+            for range in value.chunks_exact(16) {
+                touched.note_range(number_of(&range[..8]), number_of(&range[8..]), seq);
+            }
+        }
+    }
+
+    /// Edits that take all notes about dropped chunks back (TRUNCATE).
+    pub(crate) fn forget_dirty_edits(&self) -> Vec<Edit> {
+        let version = self.version();
+        let touched = version.memtables().filter_map(|m| m.touched().map(|t| t.clone()));
+        let seqs: BTreeSet<u64> =
+            touched.flat_map(|t| t.ranges().iter().map(|(_, seq)| *seq).collect::<Vec<_>>()).collect();
+        seqs.into_iter().map(|seq| dirty_edit(self, seq, Vec::new())).collect()
+    }
+}
+
+impl Rows {
+    /// The rows of a table as of the flush of a memtable.
+    fn of_memtable(table: &Table, memtable: &Arc<Memtable>, touched: &Touched, seq: u64) -> Rows {
+        let layout = memtable.layout().clone();
+        let mut version = Version::clone(&table.version());
+        version.active = Arc::new(Memtable::new(layout.clone()));
+        version.frozen = vec![(memtable.clone(), seq)];
+        version.gate = Arc::default();
+        let mut inputs: Vec<Input> = touched.segments().iter().map(input_of).collect();
+        if !memtable.is_empty() {
+            inputs.push(Input::Memtable(memtable.clone()));
+        }
+        Rows { version: Arc::new(version), layout, touched: inputs }
+    }
+
+    /// The buckets of a tier, and those that were just computed.
+    fn of_tier(tier: &Tier, new: &[Arc<LiveSegment>]) -> Rows {
+        let mut version = Version::clone(&tier.table.version());
+        version.segments.extend(new.iter().map(|s| (s.meta().id, s.clone())));
+        version.gate = Arc::default();
+        let touched = new.iter().map(input_of).collect();
+        Rows { version: Arc::new(version), layout: tier.table.layout(), touched }
+    }
+
+    /// Adds the series and buckets of all rows between two times.
+    fn push_pairs(&self, buckets: &Buckets, times: Interval, seq: u64, out: &mut BTreeSet<Pair>) -> Result<()> {
+        let times = buckets.covering(times);
+        let mut rows = Cursor::new(self.version.clone(), self.layout.clone(), Snapshot::at(seq), None);
+        rows.limit_times((times.first, times.last));
+        rows.seek(None, true, Direction::Forward)?;
+        let mut key = Vec::new();
+        while let Some(span) = rows.next_span(limits::GROUP_ROWS)? {
+            for n in 0..span.rows {
+                key.clear();
+                span.group.push_key(span.row(n), &mut key)?;
+                let Some((series, time)) = self.layout.series_of(&key).zip(self.layout.time_of_key(&key)) else {
+                    continue;
+                };
+                if times.contains(time) {
+                    out.insert((series.to_vec(), buckets.interval(time)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn input_of(segment: &Arc<LiveSegment>) -> Input {
+    Input::Segment { segment: segment.clone(), base_seq: segment.meta().base_seq }
+}
+
+/// The series and buckets that changed, in the order of the tier's keys.
+struct Pairs {
+    merge: Merge,
+    layout: Arc<RowLayout>,
+    buckets: Buckets,
+    /// Rows that are read but not looked at.
+    rows: Option<(Arc<crate::group::RowGroup>, usize, usize)>,
+    extra: std::iter::Peekable<std::collections::btree_set::IntoIter<Pair>>,
+    next: Option<Pair>,
+    last: Option<Pair>,
+    key: Vec<u8>,
+}
+
+impl Pairs {
+    fn new(source: &Rows, buckets: Buckets, extra: BTreeSet<Pair>) -> Result<Pairs> {
+        let layout = &source.layout;
+        let sources = source.touched.iter().map(|input| {
+            let bound = match input {
+                Input::Segment { segment, .. } => Some(segment.meta().first_key.clone()),
+                _ => None,
+            };
+            (Source::new(input.clone(), layout.clone(), u64::MAX, Direction::Forward, None, true), bound)
+        });
+        let merge = Merge::new(Direction::Forward, u64::MAX, None, sources.collect())?;
+        let layout = layout.clone();
+        let extra = extra.into_iter().peekable();
+        let mut pairs = Pairs { merge, layout, buckets, rows: None, extra, next: None, last: None, key: Vec::new() };
+        pairs.next = pairs.read()?;
+        Ok(pairs)
+    }
+
+    /// Buckets of one series, side by side.
+    fn next_cluster(&mut self) -> Result<Option<Cluster>> {
+        let Some((series, first)) = self.take()? else { return Ok(None) };
+        let mut cluster = Cluster { series, intervals: vec![first] };
+        let mut last = first.last;
+        while cluster.intervals.len() < CLUSTER
+            && last < u64::MAX
+            && self.peek().is_some_and(|(series, next)| *series == cluster.series && next.first == last + 1)
+            && let Some((_, next)) = self.take()?
+        {
+            last = next.last;
+            cluster.intervals.push(next);
+        }
+        Ok(Some(cluster))
+    }
+
+    fn peek(&mut self) -> Option<&Pair> {
+        match (&self.next, self.extra.peek()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (Some(a), None) => Some(a),
+            (None, b) => b,
+        }
+    }
+
+    fn take(&mut self) -> Result<Option<Pair>> {
+        let from_extra = match (&self.next, self.extra.peek()) {
+            (Some(a), Some(b)) if a == b => {
+                self.extra.next();
+                false
+            }
+            (Some(a), Some(b)) => b < a,
+            (next, _) => next.is_none(),
+        };
+        if from_extra {
+            return Ok(self.extra.next());
+        }
+        let taken = self.next.take();
+        self.next = self.read()?;
+        Ok(taken)
+    }
+
+    /// The next pair of the rows that changed.
+    fn read(&mut self) -> Result<Option<Pair>> {
+        let mut later = None;
+        loop {
+            let (group, row, left) = match self.rows.take() {
+                Some(rows) => rows,
+                None => match self.merge.next(limits::GROUP_ROWS)? {
+                    None => break,
+                    Some(Event::Run { group, first, rows }) => (group, first, rows),
+                    Some(Event::Versions(mut versions)) => match versions.pop() {
+                        Some(version) => (version.group, version.row, 1),
+                        None => continue,
+                    },
+                },
+            };
+            self.key.clear();
+            group.push_key(row, &mut self.key)?;
+            if left > 1 {
+                self.rows = Some((group, row + 1, left - 1));
+            }
+            let (Some(series), Some(time)) = (self.layout.series_of(&self.key), self.layout.time_of_key(&self.key))
+            else {
+                continue;
+            };
+            if self.last.as_ref().is_some_and(|(known, interval)| interval.contains(time) && known == series) {
+                continue;
+            }
+            let pair = (series.to_vec(), self.buckets.interval(time));
+            self.last = Some(pair.clone());
+            later = Some(pair);
+            break;
+        }
+        Ok(later)
+    }
+}
+
+/// Where computed buckets go.
+struct Output<'a> {
+    engine: &'a Engine,
+    tier: &'a Tier,
+    seq: u64,
+    layout: Arc<RowLayout>,
+    aggregator: Aggregator,
+    /// The tier has no rows that a tombstone could hide.
+    is_new: bool,
+    bytes: Vec<u8>,
+    /// Where each row begins, and whether it is a tombstone.
+    places: Vec<(usize, bool)>,
+    segments: Vec<Arc<LiveSegment>>,
+}
+
+impl Output<'_> {
+    /// Computes some buckets from the rows of their source.
+    fn compute(&mut self, rows: &mut Cursor, layout: &RowLayout, cluster: &Cluster) -> Result<()> {
+        let (Some(first), Some(last)) = (cluster.intervals.first(), cluster.intervals.last()) else { return Ok(()) };
+        let (low, high) = bounds_of(layout, &cluster.series, Interval { first: first.first, last: last.last });
+        rows.set_bounds(Some(&low), high.as_deref());
+        rows.seek(None, true, Direction::Forward)?;
+        let mut at = 0;
+        let time_column = layout.schema().time.map_or(0, |t| usize::from(t.column));
+        while let Some(span) = rows.next_span(limits::GROUP_ROWS)? {
+            let rrd_codec::Values::Int(times) = &span.group.column(time_column)?.values else { break };
+            let (mut row, end) = (span.first as usize, (span.first + span.rows) as usize);
+            while row < end {
+                while at < cluster.intervals.len() && times[row] > cluster.intervals[at].last {
+                    self.end_bucket(&cluster.series, cluster.intervals[at])?;
+                    at += 1;
+                }
+                let Some(interval) = cluster.intervals.get(at) else { return Ok(()) };
+                let first = row;
+                while row < end && times[row] <= interval.last {
+                    row += 1;
+                }
+                self.aggregator.add(&span.group, first, row - first)?;
+            }
+        }
+        cluster.intervals[at..].iter().try_for_each(|interval| self.end_bucket(&cluster.series, *interval))
+    }
+
+    fn end_bucket(&mut self, series: &[u8], interval: Interval) -> Result<()> {
+        let is_gone = self.aggregator.rows() == 0;
+        if is_gone && self.is_new {
+            return Ok(());
+        }
+        self.places.push((self.bytes.len(), is_gone));
+        match is_gone {
+            true => {
+                let (key, _) = bounds_of(&self.layout, series, interval);
+                self.layout.push_key_row(&key, &mut self.bytes);
+            }
+            false => self.aggregator.finish(interval.first, &mut self.bytes),
+        }
+        if self.bytes.len() >= PART_BYTES { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let ends = self.places.iter().skip(1).map(|(start, _)| *start).chain([self.bytes.len()]);
+        let row = |(&(start, tombstone), end): (&(usize, bool), usize)| OutRow {
+            row: &self.bytes[start..end],
+            seq: self.seq,
+            tombstone,
+        };
+        let rows: Vec<OutRow<'_>> = self.places.iter().zip(ends).map(row).collect();
+        let table = &self.tier.table;
+        let metas = self.engine.write_segments(table, &self.layout, &rows, Effort::Fast)?;
+        let open = |meta| LiveSegment::open(&self.engine.fs, &self.engine.cache, &table.dir, table.id, meta);
+        self.segments.extend(metas.into_iter().map(open));
+        self.bytes.clear();
+        self.places.clear();
+        Ok(())
+    }
+}
+
+/// The sort keys of a series between two times: the first, and the first behind.
+pub(super) fn bounds_of(layout: &RowLayout, series: &[u8], times: Interval) -> (Vec<u8>, Option<Vec<u8>>) {
+    let width = layout.schema().time.map_or(8, |t| match layout.schema().columns[usize::from(t.column)].lane {
+        Lane::Int { width } => width,
+        _ => 8,
+    });
+    let at = |time: u64| {
+        let mut key = series.to_vec();
+        key::push_int(&mut key, time, width);
+        key
+    };
+    let largest = u64::MAX >> (64 - 8 * u32::from(width.clamp(1, 8)));
+    let high = if times.last >= largest { key::prefix_end(series) } else { Some(at(times.last + 1)) };
+    (at(times.first), high)
+}

@@ -1,0 +1,140 @@
+//! Which buckets rows have touched that are not in the tiers yet.
+//!
+//! It belongs to a memtable: what is in there, and what bulk statements and dropped chunks changed meanwhile, gets into the
+//! tiers when the memtable is flushed. Until then, and for snapshots from before that flush for ever, those buckets are
+//! computed from the rows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::live::LiveSegment;
+use crate::schema::Schema;
+use crate::segment::SegmentId;
+
+use super::bucket::{Buckets, Interval};
+
+/// What was touched since some flush, for all tiers of a table.
+#[derive(Clone, Default)]
+pub struct Touched {
+    tiers: Vec<TouchedTier>,
+    /// Times of which anything may have changed, each with the commit that did.
+    ranges: Vec<(Interval, u64)>,
+    /// Of bulk statements: whose keys say what changed.
+    segments: Vec<Arc<LiveSegment>>,
+    /// First and last time of all that was touched.
+    span: Option<(u64, u64)>,
+}
+
+#[derive(Clone)]
+struct TouchedTier {
+    id: u32,
+    buckets: Buckets,
+    /// By start: last time, and the first commit that touched it.
+    touched: BTreeMap<u64, (u64, u64)>,
+    /// The bucket that was noted last.
+    last: Option<Interval>,
+}
+
+impl Touched {
+    /// Of a table with this schema; `None` if it has no tiers.
+    pub fn of(schema: &Schema) -> Option<Touched> {
+        let tier = |def: &crate::schema::TierDef| {
+            let buckets = Buckets::of(schema, def.bucket)?;
+            Some(TouchedTier { id: def.id, buckets, touched: BTreeMap::new(), last: None })
+        };
+        let tiers: Vec<TouchedTier> = schema.tiers.iter().filter_map(tier).collect();
+        (!tiers.is_empty()).then(|| Touched { tiers, ..Touched::default() })
+    }
+
+    /// A commit wrote a row with this time.
+    #[inline]
+    pub fn note(&mut self, time: u64, seq: u64) {
+        for tier in &mut self.tiers {
+            if tier.last.is_some_and(|last| last.contains(time)) {
+                continue;
+            }
+            let interval = tier.buckets.interval(time);
+            tier.touched.entry(interval.first).or_insert((interval.last, seq));
+            tier.last = Some(interval);
+        }
+        self.widen(time, time);
+    }
+
+    /// A commit brought a segment.
+    pub fn note_segment(&mut self, segment: &Arc<LiveSegment>) {
+        let meta = segment.meta();
+        self.widen(meta.min_time, meta.max_time);
+        self.segments.push(segment.clone());
+    }
+
+    /// A commit changed whatever it liked between two times.
+    pub fn note_range(&mut self, first: u64, last: u64, seq: u64) {
+        self.widen(first, last);
+        self.ranges.push((Interval { first, last }, seq));
+    }
+
+    /// What is left to know once all of it is in the tiers.
+    pub fn into_past(mut self) -> Touched {
+        for segment in std::mem::take(&mut self.segments) {
+            let meta = segment.meta();
+            self.ranges.push((Interval { first: meta.min_time, last: meta.max_time }, meta.base_seq));
+        }
+        self
+    }
+
+    fn widen(&mut self, first: u64, last: u64) {
+        self.span = Some(self.span.map_or((first, last), |(a, b)| (a.min(first), b.max(last))));
+    }
+
+    /// First and last time that was touched.
+    pub fn span(&self) -> Option<(u64, u64)> {
+        self.span
+    }
+
+    /// Whether there is something that is not in the memtable.
+    pub fn has_more(&self) -> bool {
+        !self.ranges.is_empty() || !self.segments.is_empty()
+    }
+
+    /// Segments of bulk statements.
+    pub fn segments(&self) -> &[Arc<LiveSegment>] {
+        &self.segments
+    }
+
+    /// Their numbers.
+    pub fn segment_ids(&self) -> impl Iterator<Item = SegmentId> {
+        self.segments.iter().map(|s| s.meta().id)
+    }
+
+    /// Times of which anything may have changed, each with the commit that did.
+    pub fn ranges(&self) -> &[(Interval, u64)] {
+        &self.ranges
+    }
+
+    /// Appends the touched buckets of a tier, as far as commits that `snapshot` sees touched them. They may overlap.
+    pub fn push_intervals(&self, tier: u32, snapshot: u64, out: &mut Vec<Interval>) {
+        let Some(tier) = self.tiers.iter().find(|t| t.id == tier) else { return };
+        let seen = tier.touched.iter().filter(|(_, (_, seq))| *seq <= snapshot);
+        out.extend(seen.map(|(&first, &(last, _))| Interval { first, last }));
+        let segments = self.segments.iter().map(|s| s.meta());
+        let segments = segments.map(|m| (Interval { first: m.min_time, last: m.max_time }, m.base_seq));
+        for (range, seq) in self.ranges.iter().copied().chain(segments) {
+            if seq <= snapshot {
+                out.push(tier.buckets.covering(range));
+            }
+        }
+    }
+}
+
+/// Sorts intervals and joins those that overlap or touch.
+pub fn join(mut intervals: Vec<Interval>) -> Vec<Interval> {
+    intervals.sort_unstable();
+    let mut joined: Vec<Interval> = Vec::with_capacity(intervals.len());
+    for next in intervals {
+        match joined.last_mut() {
+            Some(last) if next.first <= last.last.saturating_add(1) => last.last = last.last.max(next.last),
+            _ => joined.push(next),
+        }
+    }
+    joined
+}
