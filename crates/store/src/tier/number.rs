@@ -82,11 +82,6 @@ impl Wide {
         if self.is_negative() { quotient.negated() } else { quotient }
     }
 
-    /// The nearest float.
-    pub fn to_f64(self) -> f64 {
-        let magnitude = self.magnitude().0.iter().rev().fold(0.0, |n, &word| n * 2f64.powi(64) + word as f64);
-        if self.is_negative() { -magnitude } else { magnitude }
-    }
 }
 
 /// The digits of a DECIMAL in its groups: on each side of the point the number of whole ones and the digits of the other.
@@ -280,7 +275,6 @@ mod tests {
             let mut sum = Wide::from(wa);
             sum.add(&Wide::from(wb));
             prop_assert_eq!(sum, Wide::from(wa + wb));
-            prop_assert_eq!(sum.to_f64(), (wa + wb) as f64);
             let (twice, m) = (2 * wa.abs() * 10_000, i128::from(n));
             let rounded = (twice + m) / (2 * m) * wa.signum();
             prop_assert_eq!(Wide::from(wa).average(n, 4), Wide::from(rounded));
