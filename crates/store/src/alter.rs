@@ -150,6 +150,8 @@ impl Engine {
             self.begin_again(&built.table);
         }
         tables.link_parts(table.id);
+        drop(tables);
+        self.turn_tiers(table, flushed_seq, &self.open_snapshots());
     }
 
     /// The server's id of the definition that a table was altered to last; empty if it never was. After a crash it

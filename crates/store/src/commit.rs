@@ -458,6 +458,9 @@ impl Engine {
                 table.ring.lock().forget();
             }
         }
+        for t in &pending.tables {
+            self.turn_tiers(&t.table, pending.seq, &snapshots);
+        }
         self.visible_seq.store(pending.seq, Ordering::Release);
     }
 

@@ -176,6 +176,7 @@ impl Engine {
         engine.drop_unfinished_indexes()?;
         crate::workers::start(&engine)?;
         engine.settle_rings()?;
+        engine.settle_tiers();
         engine.all_tables().iter().for_each(|t| engine.workers.ask_merge(t.id));
         engine.note_start();
         Ok(engine)
@@ -302,6 +303,7 @@ impl Engine {
             }
         }
         edits.extend(emptied[0].forget_dirty_edits());
+        edits.extend(emptied.iter().map(|t| t.reset_gone()));
         edits.push(Edit::SetProperty { table: emptied[0].id, name: AUTO_INCREMENT_PROPERTY.into(), value: restart });
         self.commit_manifest_in_turn(&edits)?;
         for table in &emptied {
@@ -705,7 +707,9 @@ impl Tables {
         }
         *table.indexes.write() = indexes;
         let table_of = |tier: &str| self.by_name.get(&tier_table_name(&table.name(), tier)).cloned();
-        *table.tiers.write() = Tier::of_table(&schema, |def| table_of(&def.name)).into();
+        let tiers = Tier::of_table(&schema, |def| table_of(&def.name));
+        Tier::link(table, &tiers);
+        *table.tiers.write() = tiers.into();
     }
 
     pub fn insert(&mut self, table: Arc<Table>) {
@@ -786,6 +790,9 @@ impl Table {
             indexes: RwLock::new(Arc::new([])),
             tiers: RwLock::new(Arc::new([])),
             refreshed: Mutex::default(),
+            dependents: RwLock::default(),
+            gone_until: AtomicU64::new(0),
+            newest_seen: AtomicU64::new(0),
             readable_from: AtomicU64::new(0),
             last_commit_seq: AtomicU64::new(0),
             flushed_seq: AtomicU64::new(0),

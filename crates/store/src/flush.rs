@@ -61,6 +61,7 @@ impl Engine {
         let layout = memtable.layout();
         let entries = memtable.entries();
         let horizon = table.version().gate.at(snapshots.first().copied().unwrap_or(0));
+        let (horizon, gone) = table.space_horizon(horizon, Some(memtable));
         let is_gone = |key: &[u8], versions: &RowVersion| match (&horizon, layout.places()) {
             (Some(horizon), Some(places)) => places.is_row_bytes_gone(layout, key, versions.row.as_deref(), horizon),
             _ => false,
@@ -99,12 +100,14 @@ impl Engine {
             }
         };
         edits.extend(refreshed.edits(table));
+        edits.extend(table.gone_edit(gone));
         if let Err(error) = self.commit_manifest(&edits) {
             self.remove_refused(table, &metas);
             self.remove_refreshed(&refreshed);
             return Err(error);
         }
         refreshed.install(self, table, memtable);
+        table.raise_gone(gone);
         table.install(|version| {
             version.frozen.retain(|(m, _)| !Arc::ptr_eq(m, memtable));
             for meta in &metas {

@@ -22,6 +22,7 @@ use crate::memtable::Key;
 use crate::row::RowLayout;
 use crate::schema::{Lane, Schema};
 use crate::segment::SegmentMeta;
+use crate::tier::SpaceRule;
 
 /// A place in the order in which rows leave a table: by time, then by clustering key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +59,8 @@ pub struct Horizon {
     pub position: Position,
     /// Set for a table whose series have rings of their own.
     floors: Option<(Arc<Floors>, u64)>,
+    /// Set where it says what may be removed from disk: rows behind a floor that tiers need stay.
+    space: Option<Arc<SpaceRule>>,
 }
 
 /// For each series whose own ring is full: the clustering key of its oldest row that is left, newest last, each with the
@@ -82,7 +85,11 @@ impl Gate {
         let moves = self.moves.read();
         let place = moves.partition_point(|(seq, _)| *seq <= snapshot);
         let position = place.checked_sub(1).map(|last| moves[last].1.clone());
-        (position.is_some() || floors.is_some()).then(|| Horizon { position: position.unwrap_or_default(), floors })
+        (position.is_some() || floors.is_some()).then(|| Horizon {
+            position: position.unwrap_or_default(),
+            floors,
+            space: None,
+        })
     }
 
     /// What is gone now.
@@ -183,8 +190,17 @@ impl Horizon {
         floor.iter().rev().find(|(seq, _)| seq <= snapshot).map(|(_, key)| key.clone())
     }
 
+    /// Lets rows behind floors stay that tiers need.
+    pub(crate) fn keep_buckets(&mut self, rule: SpaceRule) {
+        self.space = Some(Arc::new(rule));
+    }
+
     fn is_behind_floor(&self, key: &[u8], series: usize) -> bool {
-        self.floors.is_some() && self.floor(&key[..series]).is_some_and(|oldest| key < oldest.as_slice())
+        let is_behind = |oldest: Key| match &self.space {
+            None => *key < *oldest,
+            Some(rule) => rule.is_gone(key, &oldest),
+        };
+        self.floors.is_some() && self.floor(&key[..series]).is_some_and(is_behind)
     }
 }
 

@@ -67,7 +67,10 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
     })?;
     let unrefreshed = |tables: &Tables| {
         for (id, entry) in &state.tables {
-            tables.by_id.get(id).iter().for_each(|table| table.note_unrefreshed(&entry.properties));
+            tables.by_id.get(id).iter().for_each(|table| {
+                table.restore_gone(&entry.properties);
+                table.note_unrefreshed(&entry.properties);
+            });
         }
     };
     crate::shutdown::check_note(&*fs, &config.dir, wal.position())?;

@@ -650,24 +650,35 @@ impl Engine {
         if tables.iter().all(|t| gone_segments(t, &horizon).is_empty()) {
             return Ok(());
         }
+        if table.waits_for_refresh(&horizon) {
+            // Tiers need rows until the flush that brings them up to date.
+            self.freeze(table);
+            self.workers.ask_flush(table.id);
+        }
+        let visible = self.visible_seq.load(Ordering::Acquire);
+        let (of_rows, gone) = table.space_horizon(Some(horizon.clone()), None);
+        let horizon_of = |t: &Table| of_rows.as_ref().filter(|_| t.id == table.id).unwrap_or(&horizon).clone();
         let _alone: Vec<_> = tables.iter().map(|t| t.maintenance.lock()).collect();
         self.check_writable()?;
         let mut edits = horizon_edits(table);
         let (mut dropped, mut closed) = (Vec::new(), Vec::new());
         for t in &tables {
-            let segments = gone_segments(t, &horizon);
+            let segments = gone_segments(t, &horizon_of(t));
             edits.extend(segments.iter().map(|&segment| Edit::RemoveSegment { table: t.id, segment }));
-            let chunks = gone_chunks(t, &segments, &horizon);
+            let chunks = gone_chunks(t, &segments, &horizon_of(t));
             edits.extend(chunks.iter().map(|&start| Edit::RemoveChunk { table: t.id, start }));
             dropped.push(segments);
             closed.push(chunks);
         }
+        edits.extend(table.gone_edit(gone));
         self.commit_manifest(&edits)?;
         for (t, chunks) in tables.iter().zip(closed) {
             let mut map = t.chunks.lock();
             chunks.into_iter().for_each(|start| map.remove(start));
         }
-        let seq = gate.last_move();
+        table.raise_gone(gone);
+        // Snapshots that compute buckets from the rows may see further back than the horizon.
+        let seq = if table.tiers().is_empty() { gate.last_move() } else { visible };
         for (t, segments) in tables.iter().zip(&dropped) {
             t.install(|version| version.drop_segments(segments, seq));
             self.forget_dropped(t);
@@ -761,7 +772,7 @@ fn gone_segments(table: &Table, horizon: &Horizon) -> Vec<SegmentId> {
     let layout = table.layout();
     let version = table.version();
     let Some(places) = layout.places() else { return Vec::new() };
-    let pinned = table.pinned.lock();
+    let pinned = table.pinned_segments();
     let metas = version.segments.values().map(|s| s.meta());
     metas.filter(|m| places.is_gone(&layout, m, horizon) && !pinned.contains(&m.id)).map(|m| m.id).collect()
 }

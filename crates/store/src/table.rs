@@ -24,7 +24,7 @@ use crate::schema::{Lane, Schema};
 use crate::segment::{SegmentId, SegmentMeta};
 use crate::snapshot::Snapshot;
 use crate::source::{Input, Source, rows_before};
-use crate::tier::{Tier, Touched};
+use crate::tier::{Dependents, Tier, Touched};
 use crate::version::Version;
 
 /// An open table.
@@ -45,6 +45,12 @@ pub struct Table {
     pub(crate) tiers: RwLock<Arc<[Arc<Tier>]>>,
     /// What flushes up to a sequence number brought into the tiers, for snapshots from before.
     pub(crate) refreshed: Mutex<Vec<(u64, Arc<Touched>)>>,
+    /// Who is computed from its rows.
+    pub(crate) dependents: RwLock<Dependents>,
+    /// Buckets of those that begin before this time are not computed again: rows may be gone.
+    pub(crate) gone_until: AtomicU64,
+    /// The newest time of a table with tiers that the retention of tiers has counted from.
+    pub(crate) newest_seen: AtomicU64,
     /// Snapshots of an earlier era cannot read the table: it was created, emptied or (an index) built since.
     pub(crate) readable_from: AtomicU64,
     /// Sequence number of the newest commit that wrote to the table, applied or not.

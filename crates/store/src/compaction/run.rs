@@ -39,16 +39,28 @@ impl Engine {
             running.job.done.fetch_add(rows, Ordering::Relaxed);
             progress(rows)
         };
-        let merged = self.write_merged(table, &layout, plan, &inputs, forget_until, &mut progress)?;
+        let snapshots = self.open_snapshots();
+        let horizon = table.version().gate.at(snapshots.first().copied().unwrap_or(0));
+        let (horizon, gone) = table.space_horizon(horizon, None);
+        let merged = self.write_merged(
+            table,
+            &layout,
+            plan,
+            &inputs,
+            (forget_until, &snapshots, horizon.as_ref()),
+            &mut progress,
+        )?;
         let mut edits: Vec<Edit> =
             merged.iter().map(|meta| Edit::AddSegment { table: table.id, meta: meta.clone() }).collect();
         edits.extend(plan.segments.iter().map(|&segment| Edit::RemoveSegment { table: table.id, segment }));
+        edits.extend(table.gone_edit(gone));
         let committed = self.fs.sync_dir(&table.dir).and_then(|()| self.commit_manifest(&edits));
         if let Err(error) = committed {
             self.remove_refused(table, &merged);
             return Err(error);
         }
         self.activity.note_merge(inputs.iter().map(|s| s.meta().bytes).sum(), &merged);
+        table.raise_gone(gone);
         table.install(|v| {
             for segment in &inputs {
                 v.segments.remove(&segment.meta().id);
@@ -97,11 +109,9 @@ impl Engine {
         layout: &Arc<RowLayout>,
         plan: &Plan,
         inputs: &[Arc<LiveSegment>],
-        forget_until: u64,
+        (forget_until, snapshots, horizon): (u64, &[u64], Option<&Horizon>),
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Vec<SegmentMeta>> {
-        let snapshots = self.open_snapshots();
-        let horizon = table.version().gate.at(snapshots.first().copied().unwrap_or(0));
         let effort = match (plan.whole_chunk, layout.schema().compression) {
             (true, Compression::Small) => Effort::Small,
             _ => Effort::Fast,
@@ -124,7 +134,7 @@ impl Engine {
             bytes: 0,
         };
         out.begin_group();
-        let written = merge_into(&mut out, layout, inputs, &snapshots, horizon.as_ref(), progress);
+        let written = merge_into(&mut out, layout, inputs, snapshots, horizon, progress);
         let done = written.and_then(|()| out.end_group());
         match done {
             Err(error) => {

@@ -130,6 +130,14 @@ impl Buckets {
         Interval { first: self.interval(times.first).first, last: self.interval(times.last).last }
     }
 
+    /// What there is of some spans of whole buckets from the first bucket on that does not begin before `line`.
+    pub fn from(&self, spans: &[Interval], line: u64) -> Vec<Interval> {
+        let at_line = self.interval(line);
+        let line = if at_line.first == line { line } else { at_line.last.saturating_add(1) };
+        let cut = spans.iter().filter(|span| span.last >= line);
+        cut.map(|span| Interval { first: span.first.max(line), last: span.last }).collect()
+    }
+
     /// Start and end of the bucket with this name, in microseconds.
     pub fn micros(&self, first: u64) -> (i64, i64) {
         let start = self.bucket.start_of(self.lane.micros(first));

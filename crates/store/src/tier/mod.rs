@@ -7,6 +7,7 @@
 mod aggregate;
 mod alter;
 pub mod bucket;
+mod keep;
 mod number;
 mod read;
 mod refresh;
@@ -15,11 +16,14 @@ mod touched;
 
 use std::sync::Arc;
 
+use bucket::Buckets;
+
 use crate::schema::{Schema, TierDef};
 use crate::table::Table;
 
 pub use aggregate::Aggregator;
 pub(crate) use alter::TierChanges;
+pub(crate) use keep::{Dependents, SpaceRule};
 pub(crate) use read::TierWalk;
 pub(crate) use refresh::{dirty_edit, tier_seq_edit};
 pub(crate) use schema::validate_tiers;
@@ -56,6 +60,17 @@ impl Tier {
         let tables: Option<Vec<_>> = sorted.tiers.iter().map(table_of).collect();
         let tiers = sources(&sorted).into_iter().zip(&sorted.tiers).zip(tables.unwrap_or_default());
         tiers.map(|((source, def), table)| Arc::new(Tier { def: def.clone(), table, source })).collect()
+    }
+
+    /// Tells a table and its tiers which tiers are computed from them.
+    pub(crate) fn link(base: &Arc<Table>, tiers: &[Arc<Tier>]) {
+        let schema = base.schema();
+        let from = |source: Option<usize>| {
+            let dependents = tiers.iter().filter(|tier| tier.source == source);
+            dependents.filter_map(|tier| Buckets::of(&schema, tier.def.bucket)).collect()
+        };
+        base.set_dependents(base, from(None));
+        tiers.iter().enumerate().for_each(|(place, tier)| tier.table.set_dependents(base, from(Some(place))));
     }
 }
 

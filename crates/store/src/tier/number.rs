@@ -81,7 +81,6 @@ impl Wide {
         }
         if self.is_negative() { quotient.negated() } else { quotient }
     }
-
 }
 
 /// The digits of a DECIMAL in its groups: on each side of the point the number of whole ones and the digits of the other.

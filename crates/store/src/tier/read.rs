@@ -104,14 +104,26 @@ impl View<'_> {
         let schema = self.base.schema();
         let buckets = Buckets::of(&schema, tier.def.bucket);
         let buckets = buckets.ok_or_else(|| Error::InvalidInput("a tier of a table without time".into()))?;
-        let stale: Arc<[Interval]> = join(self.stale(tier.def.id, &buckets)).into();
+        let gone = self.base.gone_until();
+        let finer = tier.source.map(|place| self.tiers[place].table.gone_until());
+        let stale = join(self.stale(tier.def.id, &buckets));
+        let from = |line: u64| buckets.from(&stale, line);
+        // From the finer tier, if that has all that is stale; else from the rows, if they have.
+        let (from_rows, from_finer) = (from(gone), finer.map(from));
+        let (stale, source) = match from_finer {
+            Some(of_finer) if from_rows.is_empty() || of_finer.first().is_some_and(|i| *i <= from_rows[0]) => {
+                (of_finer, tier.source)
+            }
+            _ => (from_rows, None),
+        };
+        let stale: Arc<[Interval]> = stale.into();
         let mut version = tier.table.version();
         if !has_horizon && version.gate.latest().is_some() {
             version = Arc::new(Version { gate: Arc::default(), ..Version::clone(&version) });
         }
         let stored = Cursor::new(version, tier.table.layout(), self.snapshot.clone(), None);
         let (Some(first), Some(last)) = (stale.first(), stale.last()) else { return Ok(stored) };
-        let mut rows = match tier.source {
+        let mut rows = match source {
             Some(finer) => self.cursor(finer, false)?,
             None => Cursor::new(
                 self.version.clone(),

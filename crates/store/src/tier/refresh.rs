@@ -97,31 +97,62 @@ impl Engine {
     ) -> Result<Vec<Arc<LiveSegment>>> {
         let schema = table.schema();
         let Some(buckets) = Buckets::of(&schema, tier.def.bucket) else { return Ok(Vec::new()) };
-        let raw = Rows::of_memtable(table, memtable, touched, done.seq);
-        let mut extra = BTreeSet::new();
-        let source = match tier.source.and_then(|place| done.tiers.get(place)) {
-            Some((finer, segments)) => Rows::of_tier(finer, segments),
-            None => {
-                for (range, _) in touched.ranges() {
-                    raw.push_pairs(&buckets, *range, done.seq, &mut extra)?;
-                    Rows::of_tier(tier, &[]).push_pairs(&buckets, *range, done.seq, &mut extra)?;
-                }
-                raw
+        let gone = table.gone_until();
+        let mut from_rows = (gone, u64::MAX);
+        let mut segments = Vec::new();
+        if let Some((finer, new)) = tier.source.and_then(|place| done.tiers.get(place)) {
+            // What the finer tier does not keep comes from the rows, if they are there.
+            let line = finer.table.gone_until();
+            let source = Rows::of_tier(finer, new);
+            let starts = (line, u64::MAX);
+            segments = self.compute_tier(table, tier, &source, buckets, (starts, BTreeSet::new()), done.seq)?;
+            from_rows = (gone, line);
+        }
+        if !touched.span().is_some_and(|(first, _)| first < from_rows.1) {
+            return Ok(segments);
+        }
+        let source = Rows::of_memtable(table, memtable, touched, done.seq);
+        let more = (|| {
+            let mut extra = BTreeSet::new();
+            for (range, _) in touched.ranges() {
+                source.push_pairs(&buckets, *range, done.seq, &mut extra)?;
+                Rows::of_tier(tier, &[]).push_pairs(&buckets, *range, done.seq, &mut extra)?;
             }
-        };
-        let mut pairs = Pairs::new(&source, buckets, extra)?;
+            self.compute_tier(table, tier, &source, buckets, (from_rows, extra), done.seq)
+        })();
+        match more {
+            Ok(more) => segments.extend(more),
+            Err(error) => {
+                self.remove_refused(&tier.table, &metas(&segments));
+                return Err(error);
+            }
+        }
+        Ok(segments)
+    }
+
+    /// Computes buckets of a tier that begin within `starts`, its end excluded.
+    fn compute_tier(
+        &self,
+        table: &Table,
+        tier: &Arc<Tier>,
+        source: &Rows,
+        buckets: Buckets,
+        (starts, extra): ((u64, u64), BTreeSet<Pair>),
+        seq: u64,
+    ) -> Result<Vec<Arc<LiveSegment>>> {
+        let mut pairs = Pairs::new(source, buckets, extra, starts)?;
         let mut out = Output {
             engine: self,
             tier,
-            seq: done.seq,
+            seq,
             layout: tier.table.layout(),
-            aggregator: Aggregator::new(tier.table.layout(), &schema, source.layout.schema()),
+            aggregator: Aggregator::new(tier.table.layout(), &table.schema(), source.layout.schema()),
             is_new: tier.table.version().segments.is_empty(),
             bytes: Vec::new(),
             places: Vec::new(),
             segments: Vec::new(),
         };
-        let mut rows = Cursor::new(source.version.clone(), source.layout.clone(), Snapshot::at(done.seq), None);
+        let mut rows = Cursor::new(source.version.clone(), source.layout.clone(), Snapshot::at(seq), None);
         let written = (|| {
             while let Some(cluster) = pairs.next_cluster()? {
                 out.compute(&mut rows, &source.layout, &cluster)?;
@@ -273,13 +304,16 @@ struct Pairs {
     /// Rows that are read but not looked at.
     rows: Option<(Arc<crate::group::RowGroup>, usize, usize)>,
     extra: std::iter::Peekable<std::collections::btree_set::IntoIter<Pair>>,
+    /// Buckets that begin before the first or from the second on do not count.
+    starts: (u64, u64),
     next: Option<Pair>,
     last: Option<Pair>,
     key: Vec<u8>,
 }
 
 impl Pairs {
-    fn new(source: &Rows, buckets: Buckets, extra: BTreeSet<Pair>) -> Result<Pairs> {
+    fn new(source: &Rows, buckets: Buckets, mut extra: BTreeSet<Pair>, starts: (u64, u64)) -> Result<Pairs> {
+        extra.retain(|(_, interval)| (starts.0..starts.1).contains(&interval.first));
         let layout = &source.layout;
         let sources = source.touched.iter().map(|input| {
             let bound = match input {
@@ -291,7 +325,8 @@ impl Pairs {
         let merge = Merge::new(Direction::Forward, u64::MAX, None, sources.collect())?;
         let layout = layout.clone();
         let extra = extra.into_iter().peekable();
-        let mut pairs = Pairs { merge, layout, buckets, rows: None, extra, next: None, last: None, key: Vec::new() };
+        let mut pairs =
+            Pairs { merge, layout, buckets, rows: None, extra, starts, next: None, last: None, key: Vec::new() };
         pairs.next = pairs.read()?;
         Ok(pairs)
     }
@@ -366,8 +401,10 @@ impl Pairs {
             }
             let pair = (series.to_vec(), self.buckets.interval(time));
             self.last = Some(pair.clone());
-            later = Some(pair);
-            break;
+            if (self.starts.0..self.starts.1).contains(&pair.1.first) {
+                later = Some(pair);
+                break;
+            }
         }
         Ok(later)
     }
