@@ -58,6 +58,10 @@ impl Table {
     fn space_line(&self, time: u64, flushed: Option<&Arc<Memtable>>) -> u64 {
         let dependents = self.dependents.read();
         let (false, Some(base)) = (dependents.buckets.is_empty(), dependents.base.upgrade()) else { return time };
+        if base.schema().ring.max_bytes.is_some() && std::ptr::eq(Arc::as_ptr(&base), self) {
+            // A ring of bytes has no room for more: a bucket that its horizon enters stays as it is.
+            return time;
+        }
         let version = base.version();
         let memtables = version.memtables().filter(|m| flushed.is_none_or(|flushed| !Arc::ptr_eq(m, flushed)));
         let touched = memtables.filter_map(|m| m.touched()?.span()).map(|(first, _)| first);
