@@ -350,7 +350,10 @@ impl RowLocks {
 
     fn report_wait(&self, owner: u64, name: &Name) {
         let Some(report) = self.report.get() else { return };
-        let blockers = self.shard(name.by_ref()).lock().get(name).map(|lock| lock.blockers_of(owner));
+        // The lock stays where it is meanwhile: were a blocker through with its transaction by the time of the report, a
+        // replica's server would kill the next transaction of its worker, and stop.
+        let shard = self.shard(name.by_ref()).lock();
+        let blockers = shard.get(name).map(|lock| lock.blockers_of(owner));
         report(owner, &blockers.unwrap_or_default());
     }
 

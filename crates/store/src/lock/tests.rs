@@ -322,3 +322,28 @@ fn a_waiter_that_is_woken_asks_whether_it_was_killed() {
     locks.wake(2);
     locks.wake(1);
 }
+
+#[test]
+fn a_blocker_stays_one_until_the_report_of_the_wait_is_made() {
+    let locks = Arc::new(RowLocks::new());
+    let reporting = Arc::new(AtomicBool::new(false));
+    let is_reporting = reporting.clone();
+    locks.report_waits(Box::new(move |_, blockers| {
+        assert_eq!(blockers, [1]);
+        is_reporting.store(true, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(50));
+        is_reporting.store(false, Ordering::SeqCst);
+    }));
+    let forever = Duration::from_secs(60);
+    locks.lock(1, TableId(1), b"row", LockMode::Exclusive, forever, &|| false).unwrap();
+    let waiter = {
+        let locks = locks.clone();
+        std::thread::spawn(move || locks.lock(2, TableId(1), b"row", LockMode::Exclusive, forever, &|| false).is_ok())
+    };
+    while !reporting.load(Ordering::SeqCst) {
+        std::thread::yield_now();
+    }
+    locks.release_all(1);
+    assert!(!reporting.load(Ordering::SeqCst), "the lock was let go while it was reported");
+    assert!(waiter.join().unwrap());
+}
