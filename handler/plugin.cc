@@ -5,6 +5,7 @@
 #include "engine.h"
 #include "error_log.h"
 #include "errors.h"
+#include "functions.h"
 #include "ha_rrd.h"
 #include "info_schema.h"
 #include "log.h"
@@ -87,6 +88,11 @@ static struct st_mysql_storage_engine descriptor= {MYSQL_HANDLERTON_INTERFACE_VE
   {MYSQL_INFORMATION_SCHEMA_PLUGIN, &rrd_info_descriptor, name, "The RRD engine's authors", description, \
    PLUGIN_LICENSE_GPL, init, nullptr, 0x0001, nullptr, nullptr, "0.1", MariaDB_PLUGIN_MATURITY_EXPERIMENTAL}
 
+/* A function of SQL; its plugin's name is its own. */
+#define function_plugin(name, function, description) \
+  {MariaDB_FUNCTION_PLUGIN, &function, name, "The RRD engine's authors", description, \
+   PLUGIN_LICENSE_GPL, nullptr, nullptr, 0x0001, nullptr, nullptr, "0.1", MariaDB_PLUGIN_MATURITY_EXPERIMENTAL}
+
 maria_declare_plugin(rrd)
 {
   MYSQL_STORAGE_ENGINE_PLUGIN,
@@ -120,5 +126,10 @@ maria_declare_plugin(rrd)
 },
 view_plugin("RRD_TABLES", "Tables of ENGINE=RRD: rows, bytes, times, options", rrd_init_tables_view),
 view_plugin("RRD_SEGMENTS", "Files of tables of ENGINE=RRD: rows, bytes, times", rrd_init_segments_view),
-view_plugin("RRD_COLUMNS", "Columns of tables of ENGINE=RRD: bytes and codecs", rrd_init_columns_view)
+view_plugin("RRD_COLUMNS", "Columns of tables of ENGINE=RRD: bytes and codecs", rrd_init_columns_view),
+function_plugin("TIME_BUCKET", rrd_time_bucket_function, "time_bucket(width, time [, origin or offset])"),
+function_plugin("FIRST", rrd_first_function, "Aggregate first(value, time)"),
+function_plugin("LAST", rrd_last_function, "Aggregate last(value, time)"),
+function_plugin("RRD_DELTA", rrd_delta_function, "Aggregate rrd_delta(value, time [, type]): what a counter counted"),
+function_plugin("RRD_RATE", rrd_rate_function, "Aggregate rrd_rate(value, time [, type]): the same for each second")
 maria_declare_plugin_end;

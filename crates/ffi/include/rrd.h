@@ -100,6 +100,9 @@ typedef struct RrdAlter RrdAlter;
 // A backup whose moment is fixed.
 typedef struct RrdBackup RrdBackup;
 
+// The readings of a group.
+typedef struct RrdCounter RrdCounter;
+
 // The engine of a server.
 typedef struct RrdEngine RrdEngine;
 
@@ -407,6 +410,23 @@ typedef struct RrdBackupReport {
 // Is told the name of a table (as the engine has it: "database/table") and of one of its tiers.
 typedef void (*RrdTierFn)(void *context, struct RrdText table, struct RrdText tier);
 
+// How wide buckets are and where they start.
+typedef struct RrdBucket {
+  // Length of a bucket in units of time; not used for months.
+  int64_t length;
+  // Start of some bucket (months: what their starts are moved by).
+  int64_t offset;
+  // Units of time in a second.
+  int64_t per_second;
+  // Months in a bucket; 0 if its length is fixed.
+  uint32_t months;
+  // Some bucket starts this many months after January.
+  int32_t month_offset;
+} RrdBucket;
+
+// What a reading's number is.
+typedef uint32_t RrdNumberKind;
+
 // Little-endian integer of `pack_length` bytes (`is_signed` says which).
 #define RRD_KIND_INTEGER 0
 
@@ -526,6 +546,18 @@ typedef void (*RrdTierFn)(void *context, struct RrdText table, struct RrdText ti
 
 // Good to know.
 #define RRD_SEVERITY_NOTE 2
+
+// NULL: unknown.
+#define RRD_NUMBER_NULL 0
+
+// An unsigned integer.
+#define RRD_NUMBER_UNSIGNED 1
+
+// A signed integer, its bits.
+#define RRD_NUMBER_SIGNED 2
+
+// A double, its bits.
+#define RRD_NUMBER_DOUBLE 3
 
 #ifdef __cplusplus
 extern "C" {
@@ -1144,6 +1176,84 @@ int32_t rrd_tier_definition(const struct RrdEngine *engine,
                             RrdTextFn statement,
                             void *context,
                             struct RrdError *error);
+
+// The buckets of `time_bucket(width, ..)`: of `units` (as many as a second has `per_second` of) or, if `width` is
+// not none, of what that text says.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_bucket_of(int64_t units,
+                      struct RrdText width,
+                      int64_t per_second,
+                      struct RrdBucket *out,
+                      struct RrdError *error);
+
+// Moves the buckets by the text of a length of time; `RRD_NOT_FOUND` if it is none.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_bucket_move(struct RrdBucket *bucket, struct RrdText offset, struct RrdError *error);
+
+// Moves the buckets by units of time.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_bucket_move_units(struct RrdBucket *bucket, int64_t units, struct RrdError *error);
+
+// Moves the buckets so that one of them starts at a time.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_bucket_start_at(struct RrdBucket *bucket, int64_t origin, struct RrdError *error);
+
+// The start of the bucket that a time is in. Time and start are unsigned integers if `is_unsigned`. `RRD_LIMIT` if the
+// start is out of their range.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_bucket_start(const struct RrdBucket *bucket,
+                         int64_t time,
+                         bool is_unsigned,
+                         int64_t *out,
+                         struct RrdError *error);
+
+// A group without readings; `kind` is a data source type as rrdcreate(1) names them. Close it by
+// `rrd_counter_close`.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_counter_open(struct RrdText kind, struct RrdCounter **out, struct RrdError *error);
+
+// Begins a new group.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_counter_clear(struct RrdCounter *counter, struct RrdError *error);
+
+// Takes a reading, in any order.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_counter_add(struct RrdCounter *counter,
+                        int64_t time_us,
+                        RrdNumberKind kind,
+                        uint64_t bits,
+                        struct RrdError *error);
+
+// What was counted in the group, and in how many seconds; `RRD_NOT_FOUND` if nothing is known.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_counter_result(struct RrdCounter *counter,
+                           double *amount,
+                           double *seconds,
+                           struct RrdError *error);
+
+// Gives a group back; null is none.
+//
+// # Safety
+// `counter` is null or came from `rrd_counter_open` and is not used again.
+void rrd_counter_close(struct RrdCounter *counter);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -11,10 +11,12 @@
 pub mod abi;
 pub mod alter;
 pub mod connections;
+pub mod counter;
 pub mod definition;
 pub mod export_alter;
 pub mod export_backup;
 pub mod export_engine;
+pub mod export_functions;
 pub mod export_info;
 pub mod export_prepare;
 pub mod export_repair;
@@ -38,4 +40,5 @@ mod status_text;
 pub mod table;
 pub mod tier_definition;
 pub mod tiers;
+pub mod time_bucket;
 pub mod weights;

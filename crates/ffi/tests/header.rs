@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 13] = [
     "abi.rs",
     "export_engine.rs",
     "export_session.rs",
@@ -18,6 +18,8 @@ const SOURCES: [&str; 11] = [
     "export_backup.rs",
     "export_repair.rs",
     "export_tier.rs",
+    "time_bucket.rs",
+    "export_functions.rs",
 ];
 
 const OPENING: &str = "/* The C ABI of the RRD storage engine. Generated from crates/ffi/src; do not edit.

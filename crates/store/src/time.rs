@@ -157,7 +157,7 @@ fn packed_datetime(seconds: i64) -> u64 {
 }
 
 /// Days from 1970-01-01 to the first of a month (1 to 12), in the proleptic Gregorian calendar.
-pub(crate) fn days_before(year: i64, month: i64) -> i64 {
+pub fn days_before(year: i64, month: i64) -> i64 {
     // Years from March on, in eras of 400 years: leap days come last.
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -167,7 +167,7 @@ pub(crate) fn days_before(year: i64, month: i64) -> i64 {
 }
 
 /// Year, month and day of a number of days since 1970-01-01.
-pub(crate) fn civil(days: i64) -> (i64, i64, i64) {
+pub fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let of_era = days.rem_euclid(146_097);
