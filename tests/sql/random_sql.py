@@ -11,6 +11,7 @@ A difference prints the seed and then the shortest list of statements that was f
 import argparse
 import os
 import random
+import re
 import sys
 import time
 from pathlib import Path
@@ -85,6 +86,7 @@ class Run:
     """One pair of databases, and what was sent to it so far."""
 
     ignore_counts = False
+    contradictions = 0  # how often InnoDB gave another answer once it could not use an index
 
     def __init__(self, server, engines):
         self.server = server
@@ -122,7 +124,22 @@ class Run:
             return one
         if ignores_counts and one[0] == other[0] == "ok" and one[2:] == other[2:]:
             return one
+        if one[0] == other[0] == "ok" and one[3] is not None and self.without_indexes(who, statement) == one:
+            # InnoDB has been seen to miss rows in a range of an index on a virtual column.
+            Run.contradictions += 1
+            return one
         raise Difference(statement, (one, other))
+
+    def without_indexes(self, who, query):
+        """What the other engine answers to a query that reads one table when it may not use its secondary keys."""
+        for schema in SCHEMAS:
+            found = re.search(rf" FROM {schema.name}( FORCE INDEX \([a-z_]+\))?(?= |$)", query)
+            if query.startswith("SELECT") and schema.indexes and found:
+                hint = f" FROM {schema.name} IGNORE INDEX ({', '.join(schema.indexes)})"
+                side = self.twins[who].sides[1]
+                side._execute_command(COMMAND.COM_QUERY, query[: found.start()] + hint + query[found.end() :])
+                return outcome(side)
+        return None
 
     def restart(self):
         """Restarts the server. InnoDB then forgets AUTO_INCREMENT values that were reserved and not used, RRD those of
@@ -296,7 +313,8 @@ def compare(server, engines, seed, arguments):
         return 1
     print(
         f"random SQL: seed {seed}, {len(run.sent)} statements on {len(SCHEMAS)} schemas, {len(restarts)} restarts, "
-        f"no difference to {engines[1]}, {len(run.sent) / seconds:.0f} statements/s"
+        f"no difference to {engines[1]}, "
+        f"which contradicted itself {Run.contradictions} times, {len(run.sent) / seconds:.0f} statements/s"
     )
     return 0
 
