@@ -59,6 +59,7 @@ run_cargo
 run_runner tests/rrdtool/run
 run_runner tests/sql/run
 run_runner tests/engine_suites/run
+run_runner tests/php/run
 run_runner tests/crash/run
 run_runner tests/replication/run
 run_runner tests/backup/run
