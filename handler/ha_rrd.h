@@ -84,6 +84,7 @@ public:
   int rnd_end() override;
   int rnd_next(uchar *record) override;
   int rnd_pos(uchar *record, uchar *position) override;
+  int rnd_pos_by_record(uchar *record) override;
   void position(const uchar *record) override;
   int cmp_ref(const uchar *a, const uchar *b) override;
   int index_init(uint index, bool sorted) override;
@@ -160,6 +161,8 @@ private:
   RrdLocking m_asked_locking= RRD_LOCK_NONE;
   RrdLocking m_locking= RRD_LOCK_NONE;
   bool m_skips_locked= false;
+  /* A replica was told that it has found a row which is behind the horizon. */
+  bool m_is_behind_horizon= false;
   bool m_is_bulk= false;
   bool m_ignores_duplicates= false;
   bool m_replaces_duplicates= false;

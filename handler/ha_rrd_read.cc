@@ -64,6 +64,23 @@ int ha_rrd::rnd_pos(uchar *record, uchar *position)
   return status == RRD_NOT_FOUND ? HA_ERR_RECORD_DELETED : result(status);
 }
 
+/*
+  A replica's row event for a row that has left the ring here: it is answered as if the row was there, and what
+  follows changes nothing. The record stays as the event has it.
+*/
+int ha_rrd::rnd_pos_by_record(uchar *record)
+{
+  m_is_behind_horizon= false;
+  const int failed= handler::rnd_pos_by_record(record);
+  if (failed != HA_ERR_KEY_NOT_FOUND || !ha_thd()->slave_thread)
+    return failed;
+  int32_t is_behind= 0;
+  if (int problem= result(rrd_row_is_behind_horizon(store(), ref, ref_length, &is_behind, &m_error)))
+    return problem;
+  m_is_behind_horizon= is_behind;
+  return is_behind ? 0 : failed;
+}
+
 void ha_rrd::unlock_row() { rrd_row_unlock(store(), session()); }
 
 void ha_rrd::try_semi_consistent_read(bool yes)

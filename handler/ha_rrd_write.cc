@@ -184,6 +184,12 @@ static bool is_changed(const TABLE *table)
 
 int ha_rrd::update_row(const uchar *old_record, const uchar *new_record)
 {
+  if (m_is_behind_horizon)
+  {
+    /* The old row is gone; the new one may have a later time. */
+    m_is_behind_horizon= false;
+    return write_row(new_record);
+  }
   if (!is_changed(table))
     return HA_ERR_RECORD_IS_THE_SAME;
   int status= rrd_row_update(store(), session(), old_record, new_record, &m_error);
@@ -194,5 +200,10 @@ int ha_rrd::update_row(const uchar *old_record, const uchar *new_record)
 
 int ha_rrd::delete_row(const uchar *record)
 {
+  if (m_is_behind_horizon)
+  {
+    m_is_behind_horizon= false;
+    return 0;
+  }
   return result(rrd_row_delete(store(), session(), record, &m_error));
 }

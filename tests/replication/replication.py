@@ -52,6 +52,7 @@ class Test:
         self.pair.create()
         workload.create(self.pair.primary)
         self.test("XA transactions", self.xa)
+        self.test("rings and tiers", self.rings)
         for configuration in CONFIGURATIONS[: arguments.configurations]:
             self.pair.configure(*configuration)
             self.test(" ".join(map(str, configuration)), self.steady)
@@ -136,6 +137,39 @@ class Test:
         rows = self.pair.replica.sql("SELECT ts FROM test.readings WHERE sensor = 9")
         if rows != [["1"]]:
             raise Wrong(f"of the XA transactions the replica has {rows}")
+
+    def rings(self):
+        """Rings and tiers of a replica are its own; rows that left its ring earlier than the primary's do not stop it."""
+        primary, replica = self.pair.primary, self.pair.replica
+        primary.sql(
+            "CREATE TABLE test.ring (sensor INT, ts INT, v INT, PRIMARY KEY (sensor, ts), KEY (v)) ENGINE=RRD"
+            " MAX_ROWS=2000 TIERS='10m'; CREATE TABLE test.aged LIKE test.ring;"
+            " ALTER TABLE test.aged MAX_ROWS=0 RETENTION='1d'"
+        )
+        for table in ("ring", "aged"):
+            primary.sql(
+                f"INSERT INTO test.{table} SELECT seq % 10, 1700000000 + seq * 7, seq FROM test.seq_1_to_10000;"
+                f" REPLACE INTO test.{table} VALUES (1, 1700069000, -1), (1, 5, -2);"
+                f" DELETE FROM test.{table} WHERE v BETWEEN 9900 AND 9910"
+            )
+        self.pair.catch_up()
+        queries = [f"SELECT * FROM test.`{table}` ORDER BY 1, 2" for table in ("ring", "ring$10m", "aged", "aged$10m")]
+        for query in queries:
+            if primary.sql(query) != replica.sql(query):
+                raise Wrong(f"the replica has another result of {query}")
+        if primary.sql("SELECT COUNT(*) FROM test.ring") != [["1989"]]:
+            raise Wrong("the ring of the primary has a wrong number of rows")
+        replica.sql("SET sql_log_bin = 0; ALTER TABLE test.aged RETENTION='10m'")
+        primary.sql(
+            "UPDATE test.aged SET v = v + 1 WHERE ts < 1700040000; DELETE FROM test.aged WHERE ts < 1700035000;"
+            " UPDATE test.aged SET ts = 1700070001 WHERE sensor = 3 AND ts < 1700036000 LIMIT 1"
+        )
+        self.pair.catch_up()
+        shorter = "SELECT sensor, ts, v FROM test.aged WHERE ts >= 1700070001 - 600 ORDER BY 1, 2"
+        if primary.sql(shorter) != replica.sql("SELECT * FROM test.aged ORDER BY 1, 2"):
+            raise Wrong("the shorter ring of the replica has other rows than the end of the primary's")
+        primary.sql("DROP TABLE test.ring, test.aged")
+        self.pair.catch_up()
 
     def position_table(self):
         tables = self.pair.replica.sql(

@@ -1018,6 +1018,16 @@ int32_t rrd_row_read(struct RrdTable *table,
                      uint8_t *record,
                      struct RrdError *error);
 
+// Says whether the row with a key image (or the 8 bytes of a row number) is behind the horizon: 1, else 0.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_row_is_behind_horizon(struct RrdTable *table,
+                                  const uint8_t *image,
+                                  size_t image_bytes,
+                                  int32_t *is_behind,
+                                  struct RrdError *error);
+
 // Writes the number of the row read last (8 bytes, most significant first), for tables without a key.
 //
 // # Safety

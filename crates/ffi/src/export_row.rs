@@ -316,6 +316,30 @@ pub unsafe extern "C" fn rrd_row_read(
     }
 }
 
+/// Says whether the row with a key image (or the 8 bytes of a row number) is behind the horizon: 1, else 0.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_row_is_behind_horizon(
+    table: *mut RrdTable,
+    image: *const u8,
+    image_bytes: usize,
+    is_behind: *mut i32,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let handle = &mut get_mut(table)?.handle;
+            let answer = handle.is_behind_horizon(slice(image, image_bytes)?)?;
+            *is_behind.as_mut().ok_or_else(|| Failure::internal("internal error: no place for an answer"))? =
+                i32::from(answer);
+            Ok(())
+        })
+    }
+}
+
 /// Writes the number of the row read last (8 bytes, most significant first), for tables without a key.
 ///
 /// # Safety

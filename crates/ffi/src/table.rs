@@ -442,6 +442,16 @@ impl TableHandle {
         }
     }
 
+    /// Whether the row with a key image (or row number) is behind the horizon, or would be.
+    pub fn is_behind_horizon(&mut self, image: &[u8]) -> Outcome<bool> {
+        let mut key = Vec::new();
+        match self.format.has_row_number() {
+            true => key.extend_from_slice(image),
+            false => _ = image::push_image(self.format.key(), image, &mut self.scratch, &mut key)?,
+        }
+        Ok(self.table.is_behind_horizon(&key))
+    }
+
     fn read_by_key(&mut self, session: &mut Session, key: &[u8], record: &mut [u8]) -> Outcome<bool> {
         if self.locking.is_some() {
             return self.read_locked(session, key, record);

@@ -225,6 +225,15 @@ impl Table {
         self.layout.read().schema().index_of.is_some()
     }
 
+    /// Whether a row with this sort key is gone, or would be.
+    pub fn is_behind_horizon(&self, key: &[u8]) -> bool {
+        let layout = self.layout();
+        match (self.version().gate.latest(), layout.places()) {
+            (Some(horizon), Some(places)) => places.is_key_gone(&layout, key, &horizon),
+            _ => false,
+        }
+    }
+
     /// Whether it is the same as another.
     pub(crate) fn is_same(&self, other: &Table) -> bool {
         self.id == other.id

@@ -269,10 +269,7 @@ impl Txn {
     /// Whether a row with this key would be behind the horizon of its table: then it is counted and not stored.
     fn refuses(&mut self, t: usize, key: &[u8]) -> bool {
         let entry = &self.tables[t];
-        let is_gone = match (entry.table.version().gate.latest(), entry.layout.places()) {
-            (Some(horizon), Some(places)) => places.is_key_gone(&entry.layout, key, &horizon),
-            _ => false,
-        };
+        let is_gone = entry.table.is_behind_horizon(key);
         if is_gone {
             self.refused_rows += 1;
             entry.table.refused_rows.fetch_add(1, Ordering::Relaxed);
