@@ -18,7 +18,7 @@ demo: build ## show it: load, compare with InnoDB, kill the server, count what s
 test:   ## run all tests; the last line counts those passed and failed
 	@scripts/test.sh
 
-bench: build ## load and query the same data in RRD and its peers (ROWS=, SENSORS=, SEED=, MODE=; MODE=single: single rows)
+bench: build ## load and query the same data in RRD and its peers (ROWS=, SENSORS=, SEED=, MODE=; MODE=single: single rows, MODE=classic: the ring of 2007)
 	@scripts/venv.sh
 	@cargo build --release --quiet -p rrd-gen
 	@build/venv/bin/python bench/bench.py

@@ -5,7 +5,8 @@ from rrd-gen, so the fewest bytes that any store could use are known. BLACKHOLE 
 load rate is what the SQL layer takes from a file at best.
 
 Settings, from the environment: ROWS, SENSORS, SEED, MODE (see rrd-gen), CACHE (bytes or 1G),
-ENGINES (space-separated), RUNS (of each query). MODE=single measures single rows instead: see single_row.py. Results go to the terminal and to
+ENGINES (space-separated), RUNS (of each query). MODE=single measures
+single rows instead, MODE=classic the table of 2007: see single_row.py, classic.py. Results go to the terminal and to
 build/bench/result.json. Exit code 1 when two engines answer differently.
 """
 
@@ -19,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
+import classic  # noqa: E402
 import single_row  # noqa: E402
 from private_server import BUILD, PrivateServer  # noqa: E402
 
@@ -234,8 +236,9 @@ def report(config, data, results):
 
 
 def main():
-    if os.environ.get("MODE") == "single":
-        single_row.main()
+    other = {"single": single_row, "classic": classic}.get(os.environ.get("MODE"))
+    if other:
+        other.main()
         return
     config = settings()
     print(f"generating {config['rows']:,} rows ...", flush=True)

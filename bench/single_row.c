@@ -1,9 +1,9 @@
 /*
   Clients that write single rows as fast as the server lets them, each in its own connection, autocommit on.
 
-  Usage: single_row SOCKET TABLE FORM KIND CLIENTS MILLISECONDS FIRST. FORM says which columns the table has (sensor or
+  Usage: single_row SOCKET TABLE FORM KIND CLIENTS MILLISECONDS FIRST [ROWS]. FORM says which columns the table has (sensor or
   statistic, see single_row.py), KIND is insert, replace (of rows that are not there) or again (replaces the rows that
-  an insert with the same FIRST wrote). Prints "statements seconds mean_us p99_us". Plain text statements, as most programs
+  an insert with the same FIRST wrote). ROWS are written by each statement, 1 if not given (not for again). Prints "statements seconds mean_us p99_us". Plain text statements, as most programs
   send them.
 */
 #include <mariadb/mysql.h>
@@ -13,11 +13,12 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_CLIENTS= 1024, MAX_SAMPLES= 1 << 20 };
+enum { MAX_CLIENTS= 1024, MAX_SAMPLES= 1 << 20, ROOM_OF_STATEMENT= 300, ROOM_OF_ROW= 200 };
 
 static const char *socket_path, *table, *form, *verb;
 static int clients;
 static unsigned first;
+static unsigned rows_each= 1;
 static double seconds;
 static int is_again;
 static pthread_barrier_t start;
@@ -28,6 +29,7 @@ struct client
   unsigned number;
   unsigned statements;
   unsigned *samples_us;
+  double elapsed;
 };
 
 static double now(void)
@@ -37,17 +39,29 @@ static double now(void)
   return (double) t.tv_sec + (double) t.tv_nsec / 1e9;
 }
 
-static int statement(char *text, size_t room, unsigned client, unsigned n)
+static unsigned value_list(char *text, unsigned client, unsigned n)
 {
   const unsigned ts= first + n * 300;
   const double value= (double) ((n + (unsigned) is_again) * 7919 % 10007) / 8.0;
   if (!strcmp(form, "sensor"))
-    return snprintf(text, room, "%s INTO %s VALUES (%u, %u, %g, %g, %g, %g, %g, %u)", verb, table, ts, client + 1, value,
-                    value + 1, value + 2, value + 3, value + 4, n);
-  return snprintf(text, room,
-                  "%s INTO %s (attribute_key, start_utime, end_utime, n, average, minimum, maximum) "
-                  "VALUES (%u, %u, %u, %u, %g, %g, %g)",
-                  verb, table, client + 1, ts, ts + 299, 300 + n % 3, value, value - 1, value + 1);
+    return (unsigned) sprintf(text, "(%u, %u, %g, %g, %g, %g, %g, %u)", ts, client + 1, value, value + 1, value + 2,
+                              value + 3, value + 4, n);
+  return (unsigned) sprintf(text, "(%u, %u, %u, %u, %g, %g, %g)", client + 1, ts, ts + 299, 300 + n % 3, value,
+                            value - 1, value + 1);
+}
+
+/* The n-th statement of a client. */
+static unsigned statement(char *text, unsigned client, unsigned n)
+{
+  const char *columns= strcmp(form, "sensor") ? "(attribute_key, start_utime, end_utime, n, average, minimum, maximum) " : "";
+  unsigned length= (unsigned) sprintf(text, "%s INTO %s %sVALUES ", verb, table, columns);
+  for (unsigned i= 0; i < rows_each; i++)
+  {
+    if (i)
+      text[length++]= ',';
+    length+= value_list(text + length, client, n * rows_each + i);
+  }
+  return length;
 }
 
 static void fail(MYSQL *connection, const char *what)
@@ -59,7 +73,7 @@ static void fail(MYSQL *connection, const char *what)
 static void *run(void *argument)
 {
   struct client *self= argument;
-  char text[400];
+  char *text= malloc(ROOM_OF_STATEMENT + ROOM_OF_ROW * (size_t) rows_each);
   MYSQL *connection= mysql_init(NULL);
   if (!mysql_real_connect(connection, NULL, "root", NULL, NULL, 0, socket_path, 0))
     fail(connection, "connect");
@@ -68,7 +82,7 @@ static void *run(void *argument)
   if (is_again)
   {
     /* Only rows that are there: the insert did not write the same number in each connection. */
-    snprintf(text, sizeof(text), "SELECT COUNT(*) FROM %s WHERE %s = %u", table,
+    snprintf(text, ROOM_OF_STATEMENT, "SELECT COUNT(*) FROM %s WHERE %s = %u", table,
              strcmp(form, "sensor") ? "attribute_key" : "sensor_id", self->number + 1);
     if (mysql_query(connection, text))
       fail(connection, text);
@@ -82,8 +96,8 @@ static void *run(void *argument)
   while (before - begin < seconds)
   {
     const unsigned n= rows ? self->statements * 7919 % rows : self->statements;
-    const int length= statement(text, sizeof(text), self->number, n);
-    if (mysql_real_query(connection, text, (unsigned long) length))
+    const unsigned length= statement(text, self->number, n);
+    if (mysql_real_query(connection, text, length))
       fail(connection, text);
     const double after= now();
     if (self->statements < MAX_SAMPLES)
@@ -91,7 +105,9 @@ static void *run(void *argument)
     self->statements++;
     before= after;
   }
+  self->elapsed= before - begin;
   mysql_close(connection);
+  free(text);
   return NULL;
 }
 
@@ -104,8 +120,8 @@ static int ascending(const void *a, const void *b)
 int main(int count, char **arguments)
 {
   static struct client all[MAX_CLIENTS];
-  if (count != 8 || (clients= atoi(arguments[5])) < 1 || clients > MAX_CLIENTS)
-    return fprintf(stderr, "usage: %s SOCKET TABLE FORM KIND CLIENTS MILLISECONDS FIRST\n", arguments[0]), 2;
+  if (count < 8 || count > 9 || (clients= atoi(arguments[5])) < 1 || clients > MAX_CLIENTS)
+    return fprintf(stderr, "usage: %s SOCKET TABLE FORM KIND CLIENTS MILLISECONDS FIRST [ROWS]\n", arguments[0]), 2;
   socket_path= arguments[1];
   table= arguments[2];
   form= arguments[3];
@@ -113,6 +129,7 @@ int main(int count, char **arguments)
   verb= strcmp(arguments[4], "insert") ? "REPLACE" : "INSERT";
   seconds= atof(arguments[6]) / 1000;
   first= (unsigned) atoi(arguments[7]);
+  rows_each= count > 8 ? (unsigned) atoi(arguments[8]) : 1;
   mysql_library_init(0, NULL, NULL);
   pthread_barrier_init(&start, NULL, (unsigned) clients);
   for (int i= 0; i < clients; i++)
@@ -121,10 +138,13 @@ int main(int count, char **arguments)
     pthread_create(&all[i].thread, NULL, run, &all[i]);
   }
   unsigned long statements= 0, samples= 0;
+  double elapsed= 0;
   for (int i= 0; i < clients; i++)
   {
     pthread_join(all[i].thread, NULL);
     statements+= all[i].statements;
+    if (elapsed < all[i].elapsed)
+      elapsed= all[i].elapsed;
   }
   unsigned *sorted= malloc(statements * sizeof(unsigned) + 1);
   double total_us= 0;
@@ -132,6 +152,6 @@ int main(int count, char **arguments)
     for (unsigned n= 0; n < all[i].statements && n < MAX_SAMPLES; n++)
       total_us+= sorted[samples++]= all[i].samples_us[n];
   qsort(sorted, samples, sizeof(unsigned), ascending);
-  printf("%lu %.3f %.1f %u\n", statements, seconds, total_us / (double) samples, sorted[samples * 99 / 100]);
+  printf("%lu %.3f %.1f %u\n", statements, elapsed, total_us / (double) samples, sorted[samples * 99 / 100]);
   return 0;
 }

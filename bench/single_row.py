@@ -68,13 +68,18 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def run_clients(program, server, table, form, kind, clients, run_ms, first):
-    command = [program, server.socket, table, form, kind, clients, run_ms, first]
-    before = cpu_seconds(server.pid())
+def call(command, table):
+    """What the client program prints."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode:
         raise ServerError(f"{table}: {done.stderr.strip()}")
-    statements, seconds, mean, p99 = (float(word) for word in done.stdout.split())
+    return done.stdout
+
+
+def run_clients(program, server, table, form, kind, clients, run_ms, first):
+    command = [program, server.socket, table, form, kind, clients, run_ms, first]
+    before = cpu_seconds(server.pid())
+    statements, seconds, mean, p99 = (float(word) for word in call(command, table).split())
     cpu = (cpu_seconds(server.pid()) - before) / statements * 1e6
     return {"rate": statements / seconds, "mean_us": mean, "p99_us": p99, "cpu_us": cpu}
 
