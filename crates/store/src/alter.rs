@@ -97,6 +97,14 @@ impl Engine {
                 self.flush_all_frozen(&change.table)?;
             }
             if self.set_schemas(changes, &tiers)? {
+                for (change, _) in changes.iter().zip(&tiers).filter(|(_, tiers)| tiers.has_builds()) {
+                    self.freeze(&change.table);
+                    // The tiers are right without it, but slow: the next flush tries again.
+                    if let Err(error) = self.flush_all_frozen(&change.table) {
+                        tracing::warn!(table = change.table.name(), %error, "new tiers could not be built yet");
+                        self.workers.ask_flush(change.table.id);
+                    }
+                }
                 return Ok(());
             }
         }
@@ -143,6 +151,7 @@ impl Engine {
         let layout = Arc::new(RowLayout::new(schema));
         *table.layout.write() = layout.clone();
         table.install(|version| version.active = Arc::new(Memtable::new(layout)));
+        tiers.note_builds(table, flushed_seq);
         table.definition.write().clone_from(&change.definition);
         let mut tables = self.tables.write();
         for built in &change.built {

@@ -38,6 +38,9 @@ pub(crate) const TIER_SEQ_PROPERTY: &str = "tier_seq";
 /// Names of properties begin so that say which times a commit changed by dropping chunks; its sequence number follows.
 const DIRTY_PREFIX: &str = "tier_dirty:";
 
+/// Name of the property with the ids (u32) of tiers that are to be built from all rows there are.
+const BUILD_PROPERTY: &str = "tier_build";
+
 /// Bytes of buckets that are written to segments at a time.
 const PART_BYTES: usize = 32 << 20;
 /// Buckets side by side that are computed in one walk.
@@ -49,6 +52,8 @@ pub(crate) struct Refreshed {
     tiers: Vec<(Arc<Tier>, Vec<Arc<LiveSegment>>)>,
     /// Commits whose note about dropped chunks is done with.
     ranges: Vec<u64>,
+    /// Whether tiers were built.
+    has_built: bool,
 }
 
 /// A series and a bucket.
@@ -71,9 +76,10 @@ struct Rows {
 impl Engine {
     /// Computes anew what a memtable that is to be flushed touches. The caller keeps merges of the table away.
     pub(crate) fn refresh_tiers(&self, table: &Table, memtable: &Arc<Memtable>, seq: u64) -> Result<Refreshed> {
-        let mut refreshed = Refreshed { seq, tiers: Vec::new(), ranges: Vec::new() };
+        let mut refreshed = Refreshed { seq, tiers: Vec::new(), ranges: Vec::new(), has_built: false };
         let Some(touched) = memtable.touched().map(|touched| touched.clone()) else { return Ok(refreshed) };
         refreshed.ranges = touched.ranges().iter().map(|(_, seq)| *seq).collect();
+        refreshed.has_built = touched.builds().next().is_some();
         for tier in table.tiers().iter() {
             let result = self.refresh_tier(table, memtable, tier, &touched, &refreshed);
             match result {
@@ -98,12 +104,16 @@ impl Engine {
         let schema = table.schema();
         let Some(buckets) = Buckets::of(&schema, tier.def.bucket) else { return Ok(Vec::new()) };
         let gone = table.gone_until();
+        let is_built = touched.builds().any(|id| id == tier.def.id);
         let mut from_rows = (gone, u64::MAX);
         let mut segments = Vec::new();
         if let Some((finer, new)) = tier.source.and_then(|place| done.tiers.get(place)) {
             // What the finer tier does not keep comes from the rows, if they are there.
             let line = finer.table.gone_until();
-            let source = Rows::of_tier(finer, new);
+            let mut source = Rows::of_tier(finer, new);
+            if is_built {
+                source.touch_all();
+            }
             let starts = (line, u64::MAX);
             segments = self.compute_tier(table, tier, &source, buckets, (starts, BTreeSet::new()), done.seq)?;
             from_rows = (gone, line);
@@ -111,7 +121,10 @@ impl Engine {
         if !touched.span().is_some_and(|(first, _)| first < from_rows.1) {
             return Ok(segments);
         }
-        let source = Rows::of_memtable(table, memtable, touched, done.seq);
+        let mut source = Rows::of_memtable(table, memtable, touched, done.seq);
+        if is_built {
+            source.touch_all();
+        }
         let more = (|| {
             let mut extra = BTreeSet::new();
             for (range, _) in touched.ranges() {
@@ -183,6 +196,9 @@ impl Refreshed {
         }
         let mut edits = vec![tier_seq_edit(table, self.seq)];
         edits.extend(self.tiers.iter().flat_map(|(tier, segments)| tier.table.edits_for(&metas(segments))));
+        if self.has_built {
+            edits.push(build_edit(table, &[]));
+        }
         edits.extend(self.ranges.iter().map(|seq| dirty_edit(table, *seq, Vec::new())));
         edits
     }
@@ -214,6 +230,12 @@ pub(crate) fn dirty_edit(table: &Table, seq: u64, ranges: Vec<Interval>) -> Edit
     Edit::SetProperty { table: table.id, name: format!("{DIRTY_PREFIX}{seq}"), value }
 }
 
+/// The edit that says which tiers are to be built; or, without any, that they are.
+pub(crate) fn build_edit(table: &Table, tiers: &[u32]) -> Edit {
+    let value = tiers.iter().flat_map(|id| id.to_le_bytes()).collect();
+    Edit::SetProperty { table: table.id, name: BUILD_PROPERTY.into(), value }
+}
+
 fn metas(segments: &[Arc<LiveSegment>]) -> Vec<SegmentMeta> {
     segments.iter().map(|s| s.meta().clone()).collect()
 }
@@ -226,6 +248,9 @@ impl Table {
         let tier_seq = properties.get(TIER_SEQ_PROPERTY).map_or(0, |value| number_of(value));
         for segment in version.segments.values().filter(|s| s.meta().max_seq > tier_seq) {
             touched.note_segment(segment);
+        }
+        for id in properties.get(BUILD_PROPERTY).into_iter().flat_map(|ids| ids.chunks_exact(4)) {
+            touched.note_build(id.iter().rev().fold(0, |id, &byte| id << 8 | u32::from(byte)), 0);
         }
         for (name, value) in properties {
             let Some(seq) = name.strip_prefix(DIRTY_PREFIX).and_then(|seq| seq.parse().ok()) else { continue };
@@ -267,6 +292,13 @@ impl Rows {
         version.gate = Arc::default();
         let touched = new.iter().map(input_of).collect();
         Rows { version: Arc::new(version), layout: tier.table.layout(), touched }
+    }
+
+    /// Everything may have changed.
+    fn touch_all(&mut self) {
+        self.touched = self.version.segments.values().map(input_of).collect();
+        let memtables = self.version.memtables().filter(|m| !m.is_empty());
+        self.touched.extend(memtables.map(|m| Input::Memtable(m.clone())));
     }
 
     /// Adds the series and buckets of all rows between two times.

@@ -21,6 +21,8 @@ pub struct Touched {
     ranges: Vec<(Interval, u64)>,
     /// Of bulk statements: whose keys say what changed.
     segments: Vec<Arc<LiveSegment>>,
+    /// Tiers that are to be built from all rows, each with the commit that asked for it.
+    builds: Vec<(u32, u64)>,
     /// First and last time of all that was touched.
     span: Option<(u64, u64)>,
 }
@@ -82,6 +84,17 @@ impl Touched {
         self
     }
 
+    /// A tier is to be built from all rows there are.
+    pub fn note_build(&mut self, tier: u32, seq: u64) {
+        self.widen(0, u64::MAX);
+        self.builds.push((tier, seq));
+    }
+
+    /// Tiers that are to be built from all rows.
+    pub fn builds(&self) -> impl Iterator<Item = u32> {
+        self.builds.iter().map(|(tier, _)| *tier)
+    }
+
     fn widen(&mut self, first: u64, last: u64) {
         self.span = Some(self.span.map_or((first, last), |(a, b)| (a.min(first), b.max(last))));
     }
@@ -93,7 +106,7 @@ impl Touched {
 
     /// Whether there is something that is not in the memtable.
     pub fn has_more(&self) -> bool {
-        !self.ranges.is_empty() || !self.segments.is_empty()
+        !self.ranges.is_empty() || !self.segments.is_empty() || !self.builds.is_empty()
     }
 
     /// Segments of bulk statements.
@@ -113,6 +126,9 @@ impl Touched {
 
     /// Appends the touched buckets of a tier, as far as commits that `snapshot` sees touched them. They may overlap.
     pub fn push_intervals(&self, tier: u32, snapshot: u64, out: &mut Vec<Interval>) {
+        if self.builds.iter().any(|(id, seq)| *id == tier && *seq <= snapshot) {
+            out.push(Interval { first: 0, last: u64::MAX });
+        }
         let Some(tier) = self.tiers.iter().find(|t| t.id == tier) else { return };
         let seen = tier.touched.iter().filter(|(_, (_, seq))| *seq <= snapshot);
         out.extend(seen.map(|(&first, &(last, _))| Interval { first, last }));
