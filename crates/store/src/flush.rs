@@ -27,6 +27,15 @@ impl Engine {
         if !table.version().active.needs_flush() {
             return;
         }
+        if table.version().active.touched().is_some_and(|touched| touched.builds().next().is_some()) {
+            // What is built anew must be newer than what the last flush brought, though nothing was committed since.
+            let mut queue = self.commit_queue.lock();
+            if !queue.pending.is_empty() {
+                return self.workers.ask_flush(table.id);
+            }
+            self.visible_seq.store(queue.next_seq, Ordering::Release);
+            queue.next_seq += 1;
+        }
         let complete_up_to = self.visible_seq.load(Ordering::Acquire);
         let layout = table.layout();
         table.install(|version| {

@@ -2,11 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use rrd_consolidate::{Dst, Rollup, Source, Value, consolidate};
 use rrd_store::alter::Alteration;
 use rrd_store::fs::sim::SimFs;
-use rrd_store::schema::{Bucket, Initial, Lane, Ring, TierDef};
+use rrd_store::schema::{Bucket, DataSource, Initial, Lane, Ring, SourceType, TierDef};
 use rrd_store::tier::Tier;
 use rrd_store::{Config, Cursor, Direction, Engine, OnDuplicate, RowLayout, Schema, Table, Txn};
 
@@ -540,7 +542,7 @@ impl RingWorld {
 fn tiers_keep_what_a_ring_lets_go() {
     let rows = Ring { max_rows: Some(30), ..Ring::default() };
     let age = Ring { retention: Some(150_000_000), ..Ring::default() };
-    for seed in 0..16 {
+    for seed in 0..6 {
         println!("seed {seed}");
         let (name, ring) = [("rows", rows), ("age", age)][seed as usize % 2];
         let mut world = RingWorld::new(seed, name, ring);
@@ -576,5 +578,114 @@ fn a_new_tier_is_built_from_what_is_there() {
             world.step();
         }
         world.check();
+    }
+}
+
+/// What of the columns of a data source a tier should have: by series and bucket, count and the other six.
+type PointRows = BTreeMap<(u64, u64), (u64, [Option<f64>; 6])>;
+
+/// From all readings of the table, by the other crate alone.
+fn expected_points(raw: &Rows, layout: &RowLayout, seconds: u32, column: usize, source: &Source) -> PointRows {
+    let rollup = Rollup::new(source, seconds.try_into().unwrap(), 0.5).unwrap();
+    let mut series: BTreeMap<u64, Vec<(i64, Option<Value>)>> = BTreeMap::new();
+    let mut points = PointRows::new();
+    for (_, row) in raw {
+        let view = layout.view(row);
+        let value = (!view.is_null(column)).then(|| Value::Double(f64::from_bits(view.int(column))));
+        let time = view.int(1);
+        series.entry(view.int(0)).or_default().push((time as i64 * 1_000_000, value));
+        let start = time - time % u64::from(seconds);
+        points.insert((view.int(0), start), (0, [None; 6]));
+    }
+    for (number, readings) in series {
+        for b in consolidate(source, &rollup, 0..2_000_000_000, readings).unwrap() {
+            let values = [b.avg, b.min, b.max, b.sum, b.first, b.last];
+            points.insert((number, b.start_us as u64 / 1_000_000), (b.count.into(), values));
+        }
+    }
+    points
+}
+
+fn check_points(txn: &mut Txn, table: &Arc<Table>, source: &Source, random: &mut Random) {
+    let raw = rows_of(txn.cursor(table).unwrap(), Direction::Forward, (None, None), 100);
+    for tier in table.tiers().iter() {
+        let Bucket::Fixed { length, .. } = tier.def.bucket else { panic!("fixed buckets only") };
+        let expected = expected_points(&raw, &table.layout(), (length / 1_000_000) as u32, 4, source);
+        let layout = tier.table.layout();
+        let place = |name: &str| layout.schema().columns.iter().position(|c| c.name == name).unwrap();
+        let count = place("f_count");
+        let places = ["f_avg", "f_min", "f_max", "f_sum", "f_first", "f_last"].map(place);
+        for direction in [Direction::Forward, Direction::Backward] {
+            let step = 1 + random.below(30) as usize;
+            let mut rows = rows_of(txn.cursor(&tier.table).unwrap(), direction, (None, None), step);
+            if direction == Direction::Backward {
+                rows.reverse();
+            }
+            let keys: Vec<(u64, u64)> =
+                rows.iter().map(|(_, r)| (layout.view(r).int(0), layout.view(r).int(1))).collect();
+            assert_eq!(keys, expected.keys().copied().collect::<Vec<_>>(), "{direction:?} {}", tier.def.name);
+            for ((_, row), (key, (known, wanted))) in rows.iter().zip(&expected) {
+                let view = layout.view(row);
+                let what = format!("{direction:?} {} {key:?}", tier.def.name);
+                assert_eq!(view.int(count) ^ (1 << 63), *known, "{what}");
+                for (&place, wanted) in places.iter().zip(wanted) {
+                    let found = (!view.is_null(place)).then(|| f64::from_bits(view.int(place)));
+                    let is_same = match (found, wanted) {
+                        (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * b.abs().max(1e-3),
+                        (None, None) => true,
+                        _ => false,
+                    };
+                    let name = &layout.schema().columns[place].name;
+                    assert!(is_same, "{what} {name}: {found:?} is not {wanted:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn data_sources_are_consolidated_as_rrdtool_does_it() {
+    let kinds =
+        [(SourceType::Gauge, Dst::Gauge), (SourceType::Derive, Dst::Derive), (SourceType::Absolute, Dst::Absolute)];
+    for seed in 0..9 {
+        println!("seed {seed}");
+        let (kind, dst) = kinds[seed as usize % 3];
+        let heartbeat = [7, 12, 25][seed as usize / 3];
+        let mut world = World::new(seed);
+        world.engine.drop_table("db/t").unwrap();
+        let mut schema = Schema { step: Some(5_000_000), ..schema() };
+        let max = Some(450.0);
+        schema.columns[4].source = Some(DataSource { kind, heartbeat: heartbeat * 1_000_000, min: None, max });
+        world.engine.create_table("db/t", schema).unwrap();
+        world.table = world.engine.table("db/t").unwrap();
+        let of = |seconds: u64| NonZeroU32::new(seconds as u32).unwrap();
+        let source = Source { max, ..Source::new(dst, of(5), of(heartbeat)) };
+        for _ in 0..120 {
+            match world.random.below(100) {
+                0..=59 => {
+                    let mut txn = world.engine.begin();
+                    let layout = world.table.layout();
+                    for _ in 0..=world.random.below(8) {
+                        let row = random_row(&mut world.random, &layout, 400);
+                        let mut key = Vec::new();
+                        layout.push_key(&row, &mut key);
+                        let is_there = txn.read_latest(&world.table, &key, &mut Vec::new()).unwrap();
+                        match world.random.below(3) {
+                            0 if is_there => txn.delete(&world.table, &key).unwrap(),
+                            _ if is_there => txn.update(&world.table, &key, &row).unwrap(),
+                            _ => txn.insert(&world.table, &row, OnDuplicate::Fail).unwrap(),
+                        }
+                    }
+                    txn.commit().unwrap();
+                }
+                60..=66 => world.bulk(),
+                67..=68 => world.delete_times(),
+                69..=81 => world.engine.flush_table(&world.table).unwrap(),
+                82..=86 => world.merge(),
+                87..=90 => world.restart_only(),
+                _ => check_points(&mut world.engine.begin(), &world.table, &source, &mut world.random),
+            }
+        }
+        check_points(&mut world.engine.begin(), &world.table, &source, &mut world.random);
     }
 }

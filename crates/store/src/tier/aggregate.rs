@@ -13,8 +13,10 @@ use crate::group::RowGroup;
 use crate::row::{RowLayout, RowWriter};
 use crate::schema::{Lane, Number, Schema};
 
+use super::bucket::Buckets;
 use super::number::{Cell, FloatSum, Wide, decimal_cell, number_of_bits, number_of_bytes};
-use super::schema::{Statistic, key_id, statistic_id};
+use super::points::{Known, Points};
+use super::schema::{Statistic, Unmasked, key_id, statistic_id, unmasked_id};
 
 /// Lane value of 0 in a `_count` column.
 pub(crate) const COUNT_BIAS: u64 = 1 << 63;
@@ -26,6 +28,10 @@ pub struct Aggregator {
     plan: Vec<Fill>,
     columns: Vec<Aggregated>,
     rows: u64,
+    points: Option<Points>,
+    buckets: Buckets,
+    /// Of the finer tier that buckets are made of.
+    finer: Option<Buckets>,
 }
 
 #[derive(Clone)]
@@ -36,6 +42,8 @@ enum Fill {
     Start,
     /// With a statistic of an aggregated column.
     Statistic { of: usize, statistic: Statistic, number: Option<Number> },
+    /// With what is known of its points.
+    Unmasked { of: usize, which: Unmasked },
     /// With NULL, or zero: a column that the source does not know.
     Nothing,
 }
@@ -47,6 +55,7 @@ struct Aggregated {
     lane: Lane,
     number: Option<Number>,
     state: State,
+    known: Known,
 }
 
 /// Where the values come from.
@@ -54,7 +63,19 @@ enum From {
     /// A column of rows.
     Rows(usize),
     /// Columns of a finer tier: sum (and its number), count, smallest, largest, first, last.
-    Tier { sum: usize, sum_number: Option<Number>, count: usize, extremes: [usize; 4] },
+    /// Nowhere: points are handed in.
+    Points(usize),
+    /// Columns of a finer tier: count, then what is unmasked.
+    KnownOf {
+        count: usize,
+        unmasked: [usize; 5],
+    },
+    Tier {
+        sum: usize,
+        sum_number: Option<Number>,
+        count: usize,
+        extremes: [usize; 4],
+    },
 }
 
 #[derive(Default)]
@@ -71,18 +92,36 @@ struct State {
 impl Aggregator {
     /// For a tier with this layout, of a table with schema `base`, from rows of `source`: those of the table, or of a
     /// finer tier.
-    pub fn new(layout: Arc<RowLayout>, base: &Schema, source: &Schema) -> Aggregator {
+    pub(crate) fn new(
+        layout: Arc<RowLayout>,
+        base: &Schema,
+        source: &Schema,
+        (buckets, finer): (Buckets, Option<Buckets>),
+    ) -> Aggregator {
+        let points = Points::of(base);
         let mut columns: Vec<(u32, Aggregated)> = Vec::new();
         let is_tier = source.tier_of.is_some();
         let place = |id: u32| source.columns.iter().position(|c| c.id == id);
         let time = layout.schema().time.map(|t| usize::from(t.column));
         for c in super::value_columns(base) {
             let column = &base.columns[c];
-            let from = if is_tier { tier_columns(source, column.id) } else { place(column.id).map(From::Rows) };
+            let point = points.as_ref().and_then(|points| points.place_of(c));
+            let from = match (is_tier, point) {
+                (true, Some(_)) => known_columns(source, column.id),
+                (true, None) => tier_columns(source, column.id),
+                (false, Some(at)) => Some(From::Points(at)),
+                (false, None) => place(column.id).map(From::Rows),
+            };
             let Some(from) = from else { continue };
             columns.push((
                 column.id,
-                Aggregated { from, lane: column.lane, number: column.number, state: State::default() },
+                Aggregated {
+                    from,
+                    lane: column.lane,
+                    number: column.number,
+                    state: State::default(),
+                    known: Known::default(),
+                },
             ));
         }
         let fill = |(position, column): (usize, &crate::schema::ColumnDef)| {
@@ -94,12 +133,53 @@ impl Aggregator {
                 if let Some(statistic) = statistic {
                     return Fill::Statistic { of, statistic, number: column.number };
                 }
+                let which = Unmasked::ALL.into_iter().find(|&u| unmasked_id(*id, u) == column.id);
+                if let Some(which) = which {
+                    return Fill::Unmasked { of, which };
+                }
             }
             let from = source.columns.iter().position(|c| if is_tier { c.id } else { key_id(c.id) } == column.id);
             from.map_or(Fill::Nothing, |from| Fill::Key { from, value: Cell::Null })
         };
         let plan = layout.schema().columns.iter().enumerate().map(fill).collect();
-        Aggregator { layout, plan, columns: columns.into_iter().map(|(_, c)| c).collect(), rows: 0 }
+        Aggregator {
+            layout,
+            plan,
+            columns: columns.into_iter().map(|(_, c)| c).collect(),
+            rows: 0,
+            points,
+            buckets,
+            finer,
+        }
+    }
+
+    /// Data-source columns, of rows.
+    pub(crate) fn points(&self) -> Option<&Points> {
+        self.points.as_ref().filter(|_| self.columns.iter().any(|c| matches!(c.from, From::Points(_))))
+    }
+
+    /// What is known of the points of the bucket under way.
+    pub(crate) fn set_points(&mut self, known: &[Known]) {
+        for column in &mut self.columns {
+            if let From::Points(at) = column.from {
+                column.known = known[at];
+            }
+        }
+    }
+
+    /// Whether there is anything to make a bucket of.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows == 0 && self.columns.iter().all(|c| c.known.count == 0)
+    }
+
+    /// For a bucket that has points but no rows: the row that says whose it is.
+    pub(crate) fn set_key(&mut self, group: &RowGroup, row: usize) -> Result<()> {
+        for fill in &mut self.plan {
+            if let Fill::Key { from, value } = fill {
+                *value = cell(group.column(*from)?, row);
+            }
+        }
+        Ok(())
     }
 
     /// Rows added since the last bucket.
@@ -113,15 +193,11 @@ impl Aggregator {
             return Ok(());
         }
         if self.rows == 0 {
-            for fill in &mut self.plan {
-                if let Fill::Key { from, value } = fill {
-                    *value = cell(group.column(*from)?, first);
-                }
-            }
+            self.set_key(group, first)?;
         }
         self.rows += rows as u64;
         for column in &mut self.columns {
-            column.add(group, first, rows)?;
+            column.add(group, first, rows, self.finer.as_ref())?;
         }
         Ok(())
     }
@@ -129,6 +205,7 @@ impl Aggregator {
     /// Appends the bucket of what was added, in the tier's row format, and begins the next one.
     pub fn finish(&mut self, start: u64, out: &mut Vec<u8>) {
         let layout = self.layout.clone();
+        let bucket_us = self.buckets.micros(start);
         let mut writer = layout.writer(out);
         for (position, fill) in self.plan.iter().enumerate() {
             match fill {
@@ -137,14 +214,71 @@ impl Aggregator {
                 Fill::Nothing if layout.schema().columns[position].nullable => writer.set_null(position),
                 Fill::Nothing => {}
                 Fill::Statistic { of, statistic, number } => {
-                    put(&mut writer, &layout, position, &self.columns[*of].statistic(*statistic, *number));
+                    let column = &self.columns[*of];
+                    let cell = match (&self.points, &column.from) {
+                        (Some(points), From::Points(_) | From::KnownOf { .. }) => {
+                            column.known.statistic(*statistic, points, bucket_us)
+                        }
+                        _ => column.statistic(*statistic, *number),
+                    };
+                    put(&mut writer, &layout, position, &cell);
+                }
+                Fill::Unmasked { of, which } => {
+                    put(&mut writer, &layout, position, &self.columns[*of].known.unmasked(*which, bucket_us));
                 }
             }
         }
         writer.finish();
         self.rows = 0;
-        self.columns.iter_mut().for_each(|c| c.state = State::default());
+        for column in &mut self.columns {
+            column.state = State::default();
+            column.known = Known::default();
+        }
     }
+}
+
+impl Known {
+    /// A statistic as its column holds it.
+    fn statistic(&self, statistic: Statistic, points: &Points, bucket_us: (i64, i64)) -> Cell {
+        let is_fit = self.count > 0 && points.is_fit(self.count, bucket_us);
+        let value = match statistic {
+            Statistic::Count => return Cell::Bits(self.count ^ COUNT_BIAS),
+            _ if !is_fit => return Cell::Null,
+            Statistic::Last if self.last_end_us != bucket_us.1 => return Cell::Null,
+            Statistic::Avg => self.total / self.count as f64,
+            Statistic::Sum => self.total * points.step_seconds(),
+            Statistic::Min => self.min,
+            Statistic::Max => self.max,
+            Statistic::First => self.first,
+            Statistic::Last => self.last,
+        };
+        float_cell(value)
+    }
+
+    fn unmasked(&self, which: Unmasked, bucket_us: (i64, i64)) -> Cell {
+        match which {
+            _ if self.count == 0 => Cell::Null,
+            Unmasked::Last if self.last_end_us != bucket_us.1 => Cell::Null,
+            Unmasked::Total => float_cell(self.total),
+            Unmasked::Min => float_cell(self.min),
+            Unmasked::Max => float_cell(self.max),
+            Unmasked::First => float_cell(self.first),
+            Unmasked::Last => float_cell(self.last),
+        }
+    }
+}
+
+/// A float as its lane holds it; SQL has none that is infinite.
+fn float_cell(value: f64) -> Cell {
+    if value.is_nan() { Cell::Null } else { Cell::Bits(value.clamp(f64::MIN, f64::MAX).to_bits()) }
+}
+
+/// The columns of a tier that hold what is known of points.
+fn known_columns(tier: &Schema, id: u32) -> Option<From> {
+    let place = |id: u32| tier.columns.iter().position(|c| c.id == id);
+    let unmasked: Option<Vec<usize>> = Unmasked::ALL.iter().map(|&which| place(unmasked_id(id, which))).collect();
+    let count = place(statistic_id(id, Statistic::Count))?;
+    Some(From::KnownOf { count, unmasked: unmasked?.try_into().ok()? })
 }
 
 /// The columns of a tier that hold what sums up to a coarser one.
@@ -200,8 +334,33 @@ impl State {
 }
 
 impl Aggregated {
-    fn add(&mut self, group: &RowGroup, first: usize, rows: usize) -> Result<()> {
+    fn add(&mut self, group: &RowGroup, first: usize, rows: usize, finer: Option<&Buckets>) -> Result<()> {
         match &self.from {
+            From::Points(_) => {}
+            From::KnownOf { count, unmasked } => {
+                let Values::Int(counts) = &group.column(*count)?.values else { return Err(damaged()) };
+                let time = group.layout().schema().time.map_or(0, |t| usize::from(t.column));
+                let Values::Int(times) = &group.column(time)?.values else { return Err(damaged()) };
+                let unmasked = unmasked.map(|position| group.column(position));
+                let [total, min, max, first_of, last_of] = unmasked;
+                let columns = [total?, min?, max?, first_of?, last_of?];
+                for row in first..first + rows {
+                    let value = |at: usize| match cell(columns[at], row) {
+                        Cell::Bits(bits) => f64::from_bits(bits),
+                        _ => f64::NAN,
+                    };
+                    let ends = finer.map_or(0, |finer| finer.micros(times[row]).1);
+                    self.known.join(&Known {
+                        count: counts[row] ^ COUNT_BIAS,
+                        total: value(0),
+                        min: value(1),
+                        max: value(2),
+                        first: value(3),
+                        last: value(4),
+                        last_end_us: if value(4).is_nan() { i64::MIN } else { ends },
+                    });
+                }
+            }
             From::Rows(position) => {
                 let column = group.column(*position)?.clone();
                 (first..first + rows).for_each(|row| self.add_value(&column, row));

@@ -15,6 +15,7 @@ use crate::row::RowLayout;
 use crate::table::{Table, number_of};
 
 use super::bucket::Buckets;
+use super::points::Points;
 
 /// Name of the manifest property of a table with tiers: buckets that begin before this time are not computed again.
 const GONE_PROPERTY: &str = "tier_gone";
@@ -25,6 +26,7 @@ pub(crate) struct SpaceRule {
     buckets: Vec<Buckets>,
     /// From here on all rows stay.
     needed: u64,
+    points: Option<Points>,
 }
 
 impl SpaceRule {
@@ -34,7 +36,8 @@ impl SpaceRule {
             return false;
         };
         let floor = floor.min(self.needed);
-        time < self.buckets.iter().map(|b| b.interval(floor).first).fold(floor, u64::min)
+        let line = self.buckets.iter().map(|b| b.interval(floor).first).fold(floor, u64::min);
+        time < self.points.as_ref().map_or(line, |points| points.needed_from(line))
     }
 }
 
@@ -83,8 +86,11 @@ impl Table {
         let line = self.space_line(horizon.position.time, flushed);
         let needed = self.space_line(u64::MAX, flushed);
         let buckets = self.dependents.read().buckets.clone();
-        horizon.position = Position { time: line, key: Key::new() };
-        horizon.keep_buckets(SpaceRule { layout: self.layout(), buckets, needed });
+        // Readings before a bucket count for its points.
+        let points = Points::of(&self.schema());
+        let time = points.as_ref().map_or(line, |points| points.needed_from(line));
+        horizon.position = Position { time, key: Key::new() };
+        horizon.keep_buckets(SpaceRule { layout: self.layout(), buckets, needed, points });
         (Some(horizon), line)
     }
 

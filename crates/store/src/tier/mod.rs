@@ -9,6 +9,7 @@ mod alter;
 pub mod bucket;
 mod keep;
 mod number;
+mod points;
 mod read;
 mod refresh;
 mod schema;

@@ -71,6 +71,12 @@ impl Wide {
         rest as u64
     }
 
+    /// The nearest float.
+    pub fn to_f64(self) -> f64 {
+        let magnitude = self.magnitude().0.iter().rev().fold(0.0, |n, &word| n * 2f64.powi(64) + word as f64);
+        if self.is_negative() { -magnitude } else { magnitude }
+    }
+
     /// A `count`-th of it times 10^`digits`, halves rounded away from zero.
     pub fn average(&self, count: u64, digits: u8) -> Wide {
         let mut quotient = self.magnitude();

@@ -53,6 +53,14 @@ struct Computed {
     aggregator: Aggregator,
     /// The rows that buckets are made of.
     rows: Box<Cursor>,
+    /// Reads what is around buckets, for data-source columns.
+    readings: Option<Box<Cursor>>,
+    /// Buckets without rows, next to one with rows, that may have points all the same; the next one last.
+    gaps: Vec<(Vec<u8>, Interval)>,
+    /// A row of their series.
+    gap_row: Option<(Arc<RowGroup>, usize)>,
+    /// The bucket with rows that was computed last.
+    last: Option<(Vec<u8>, Interval)>,
     span: Option<(Span, u32)>,
     direction: Direction,
     low: Option<Vec<u8>>,
@@ -132,12 +140,23 @@ impl View<'_> {
                 self.own.clone(),
             ),
         };
-        rows.limit_times((first.first, last.last));
         let layout = tier.table.layout();
+        let finer = source.and_then(|place| Buckets::of(&schema, self.tiers[place].def.bucket));
+        let aggregator = Aggregator::new(layout.clone(), &schema, rows.layout().schema(), (buckets, finer));
+        let around = |time: u64| aggregator.points().map_or(Interval { first: time, last: time }, |p| p.affected(time));
+        rows.limit_times((around(first.first).first, around(last.last).last));
+        let readings = aggregator.points().map(|_| {
+            let layout = self.version.active.layout().clone();
+            Box::new(Cursor::new(self.version.clone(), layout, self.snapshot.clone(), self.own.clone()))
+        });
         let computed = Computed {
             stale: stale.clone(),
             buckets,
-            aggregator: Aggregator::new(layout.clone(), &schema, rows.layout().schema()),
+            aggregator,
+            readings,
+            gaps: Vec::new(),
+            gap_row: None,
+            last: None,
             layout,
             rows: Box::new(rows),
             span: None,
@@ -302,15 +321,16 @@ impl Computed {
     /// Begins at `self.from`.
     fn start(&mut self, direction: Direction) -> Result<()> {
         self.direction = direction;
-        self.span = None;
+        (self.span, self.last) = (None, None);
+        self.gaps.clear();
         let low = self.low.clone();
-        let high = self.high.as_deref().and_then(|high| self.behind(high, false));
+        let high = self.high.as_deref().and_then(|high| self.behind(high, false)).and_then(|high| self.reach(high));
         self.rows.set_bounds(low.as_deref(), high.as_deref());
         match (direction, self.from.clone()) {
             (Direction::Forward, (from, _)) => self.rows.seek(from.as_deref(), true, direction),
             (Direction::Backward, (None, _)) => self.rows.seek(None, true, direction),
             (Direction::Backward, (Some(from), inclusive)) => {
-                let end = self.behind(&from, inclusive);
+                let end = self.behind(&from, inclusive).and_then(|end| self.reach(end));
                 self.rows.seek(end.as_deref(), false, direction)
             }
         }
@@ -327,6 +347,18 @@ impl Computed {
             return Some(bounds_of(rows, series, interval).0);
         }
         bounds_of(rows, series, interval).1
+    }
+
+    /// The end of the rows that have to do with what is before `key`.
+    fn reach(&self, key: Vec<u8>) -> Option<Vec<u8>> {
+        let rows = self.rows.layout();
+        match (self.aggregator.points(), rows.time_of_key(&key), rows.series_of(&key)) {
+            (Some(points), Some(time), Some(series)) => {
+                let last = points.affected(time).last;
+                bounds_of(rows, series, Interval { first: time, last }).1
+            }
+            _ => Some(key),
+        }
     }
 
     /// Up to `count` buckets.
@@ -360,8 +392,19 @@ impl Computed {
     /// Appends the next bucket's row; its key.
     fn next(&mut self, out: &mut Vec<u8>) -> Result<Option<Vec<u8>>> {
         loop {
+            while let Some((series, bucket)) = self.gaps.pop() {
+                if let Some(key) = self.compute_gap(&series, bucket, out)? {
+                    return Ok(Some(key));
+                }
+            }
             let Some((group, row)) = self.current()? else { return Ok(None) };
             let key = key_of(&group, row)?;
+            if self.readings.is_some() {
+                self.gap_row = Some((group.clone(), row));
+                if self.find_gaps(&key) {
+                    continue;
+                }
+            }
             let rows = self.rows.layout().clone();
             let (Some(series), Some(time)) = (rows.series_of(&key), rows.time_of_key(&key)) else { return Ok(None) };
             let Some(interval) = self.nearest(time) else {
@@ -379,7 +422,11 @@ impl Computed {
                 let (low, high) = bounds_of(&rows, series, interval);
                 match (self.direction, high) {
                     (Direction::Forward, _) => self.skip_to(low, true)?,
-                    (Direction::Backward, Some(high)) => self.skip_to(high, false)?,
+                    (Direction::Backward, Some(high)) => {
+                        // One by one past the rows behind it: the last of them says what there is in gaps.
+                        let end = self.reach(high).filter(|end| *end < key).unwrap_or(key);
+                        self.skip_to(end, false)?;
+                    }
                     (Direction::Backward, None) => return Ok(None),
                 }
                 continue;
@@ -395,12 +442,86 @@ impl Computed {
                 continue;
             }
             self.compute(&series, bucket)?;
+            self.compute_points(&series, bucket)?;
+            self.last = Some((series.clone(), bucket));
             if self.aggregator.rows() == 0 {
                 continue;
             }
             self.aggregator.finish(bucket.first, out);
             return Ok(Some(own));
         }
+    }
+
+    /// Hands what is known of a bucket's points to the aggregator.
+    fn compute_points(&mut self, series: &[u8], bucket: Interval) -> Result<()> {
+        let (Some(readings), Some(points)) = (&mut self.readings, self.aggregator.points().cloned()) else {
+            return Ok(());
+        };
+        let known = points.compute(readings, series, &self.buckets, &[bucket])?;
+        known.first().into_iter().for_each(|known| self.aggregator.set_points(known));
+        Ok(())
+    }
+
+    /// A bucket without rows: it is there if it has points.
+    fn compute_gap(&mut self, series: &[u8], bucket: Interval, out: &mut Vec<u8>) -> Result<Option<Vec<u8>>> {
+        let key = bounds_of(&self.layout, series, bucket).0;
+        let is_stale = at_or_after(&self.stale, bucket.first).is_some_and(|i| i.contains(bucket.first));
+        if !is_stale || self.is_outside(&key).is_some() {
+            return Ok(None);
+        }
+        self.compute_points(series, bucket)?;
+        if self.aggregator.is_empty() {
+            return Ok(None);
+        }
+        if let Some((group, row)) = self.gap_row.clone() {
+            self.aggregator.set_key(&group, row)?;
+        }
+        self.aggregator.finish(bucket.first, out);
+        Ok(Some(key))
+    }
+
+    /// Before the bucket of the row that comes next: buckets between it and the last one that may have points. False if
+    /// there are none, or they were found before.
+    fn find_gaps(&mut self, key: &[u8]) -> bool {
+        let rows = self.rows.layout().clone();
+        let (Some(series), Some(time), Some(points)) =
+            (rows.series_of(key), rows.time_of_key(key), self.aggregator.points())
+        else {
+            return false;
+        };
+        let bucket = self.buckets.interval(time);
+        let nearest = points.affected(bucket.first).first;
+        let last = self.last.as_ref().filter(|(known, _)| known == series).map(|(_, last)| *last);
+        if last.is_some_and(|last| last.first == bucket.first) {
+            return false;
+        }
+        // Points end with the reading behind them: walking up, gaps are found below the row that comes, walking down below
+        // the bucket that was computed last.
+        let (from, to) = match self.direction {
+            Direction::Forward => (last.map_or(nearest, |last| last.last.saturating_add(1).max(nearest)), bucket.first),
+            Direction::Backward => match last {
+                Some(last) => (bucket.last.saturating_add(1).max(points.affected(last.first).first), last.first),
+                None => (0, 0),
+            },
+        };
+        let mut gaps = Vec::new();
+        let mut at = from;
+        while at < to {
+            let gap = self.buckets.interval(at);
+            if gap.last >= to {
+                break;
+            }
+            gaps.push((series.to_vec(), gap));
+            at = gap.last.saturating_add(1);
+        }
+        if self.direction == Direction::Forward {
+            gaps.reverse();
+        }
+        // As if computed: the row that comes is not looked at again for this.
+        self.last = Some((series.to_vec(), bucket));
+        let found = !gaps.is_empty();
+        self.gaps = gaps;
+        found
     }
 
     /// The stale interval that a walk meets next from a time on.

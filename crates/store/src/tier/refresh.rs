@@ -31,6 +31,7 @@ use crate::write_out::OutRow;
 
 use super::aggregate::Aggregator;
 use super::bucket::{Buckets, Interval};
+use super::points::{Known, Points};
 use super::{Tier, Touched};
 
 /// Name of the manifest property of a table with tiers: what was committed up to this sequence number is in them.
@@ -153,13 +154,23 @@ impl Engine {
         (starts, extra): ((u64, u64), BTreeSet<Pair>),
         seq: u64,
     ) -> Result<Vec<Arc<LiveSegment>>> {
-        let mut pairs = Pairs::new(source, buckets, extra, starts)?;
+        let finer = source
+            .layout
+            .schema()
+            .tier_of
+            .and_then(|of| table.schema().tiers.iter().find(|t| t.id == of.tier).cloned());
+        let finer = finer.and_then(|def| Buckets::of(&table.schema(), def.bucket));
+        let aggregator =
+            Aggregator::new(tier.table.layout(), &table.schema(), source.layout.schema(), (buckets, finer));
+        let mut pairs = Pairs::new(source, buckets, extra, starts, aggregator.points().cloned())?;
         let mut out = Output {
             engine: self,
             tier,
             seq,
             layout: tier.table.layout(),
-            aggregator: Aggregator::new(tier.table.layout(), &table.schema(), source.layout.schema()),
+            aggregator,
+            buckets,
+            readings: Cursor::new(source.version.clone(), source.layout.clone(), Snapshot::at(seq), None),
             is_new: tier.table.version().segments.is_empty(),
             bytes: Vec::new(),
             places: Vec::new(),
@@ -338,13 +349,23 @@ struct Pairs {
     extra: std::iter::Peekable<std::collections::btree_set::IntoIter<Pair>>,
     /// Buckets that begin before the first or from the second on do not count.
     starts: (u64, u64),
+    /// Of rows with data-source columns: they have to do with buckets side by side.
+    points: Option<Points>,
+    /// Such buckets that were not handed out yet, and the last one that was found.
+    around: std::collections::VecDeque<Pair>,
     next: Option<Pair>,
     last: Option<Pair>,
     key: Vec<u8>,
 }
 
 impl Pairs {
-    fn new(source: &Rows, buckets: Buckets, mut extra: BTreeSet<Pair>, starts: (u64, u64)) -> Result<Pairs> {
+    fn new(
+        source: &Rows,
+        buckets: Buckets,
+        mut extra: BTreeSet<Pair>,
+        starts: (u64, u64),
+        points: Option<Points>,
+    ) -> Result<Pairs> {
         extra.retain(|(_, interval)| (starts.0..starts.1).contains(&interval.first));
         let layout = &source.layout;
         let sources = source.touched.iter().map(|input| {
@@ -357,8 +378,19 @@ impl Pairs {
         let merge = Merge::new(Direction::Forward, u64::MAX, None, sources.collect())?;
         let layout = layout.clone();
         let extra = extra.into_iter().peekable();
-        let mut pairs =
-            Pairs { merge, layout, buckets, rows: None, extra, starts, next: None, last: None, key: Vec::new() };
+        let mut pairs = Pairs {
+            merge,
+            layout,
+            buckets,
+            rows: None,
+            extra,
+            starts,
+            points,
+            around: Default::default(),
+            next: None,
+            last: None,
+            key: Vec::new(),
+        };
         pairs.next = pairs.read()?;
         Ok(pairs)
     }
@@ -406,6 +438,9 @@ impl Pairs {
 
     /// The next pair of the rows that changed.
     fn read(&mut self) -> Result<Option<Pair>> {
+        if let Some(pair) = self.around.pop_front() {
+            return Ok(Some(pair));
+        }
         let mut later = None;
         loop {
             let (group, row, left) = match self.rows.take() {
@@ -428,6 +463,32 @@ impl Pairs {
             else {
                 continue;
             };
+            if let Some(points) = &self.points {
+                let times = points.affected(time);
+                let known = self.last.as_ref().filter(|(known, _)| known == series).map(|(_, last)| *last);
+                let mut interval = self.buckets.interval(times.first);
+                if let Some(last) = known.filter(|last| last.last >= times.first) {
+                    if last.last >= times.last {
+                        continue;
+                    }
+                    interval = self.buckets.interval(last.last + 1);
+                }
+                let series = series.to_vec();
+                loop {
+                    if (self.starts.0..self.starts.1).contains(&interval.first) {
+                        self.around.push_back((series.clone(), interval));
+                    }
+                    if interval.last >= times.last {
+                        break;
+                    }
+                    interval = self.buckets.interval(interval.last + 1);
+                }
+                self.last = Some((series, interval));
+                match self.around.pop_front() {
+                    Some(pair) => return Ok(Some(pair)),
+                    None => continue,
+                }
+            }
             if self.last.as_ref().is_some_and(|(known, interval)| interval.contains(time) && known == series) {
                 continue;
             }
@@ -449,6 +510,9 @@ struct Output<'a> {
     seq: u64,
     layout: Arc<RowLayout>,
     aggregator: Aggregator,
+    buckets: Buckets,
+    /// Reads what is around buckets.
+    readings: Cursor,
     /// The tier has no rows that a tombstone could hide.
     is_new: bool,
     bytes: Vec<u8>,
@@ -464,6 +528,10 @@ impl Output<'_> {
         let (low, high) = bounds_of(layout, &cluster.series, Interval { first: first.first, last: last.last });
         rows.set_bounds(Some(&low), high.as_deref());
         rows.seek(None, true, Direction::Forward)?;
+        let known = match self.aggregator.points().cloned() {
+            None => Vec::new(),
+            Some(points) => points.compute(&mut self.readings, &cluster.series, &self.buckets, &cluster.intervals)?,
+        };
         let mut at = 0;
         let time_column = layout.schema().time.map_or(0, |t| usize::from(t.column));
         while let Some(span) = rows.next_span(limits::GROUP_ROWS)? {
@@ -471,7 +539,7 @@ impl Output<'_> {
             let (mut row, end) = (span.first as usize, (span.first + span.rows) as usize);
             while row < end {
                 while at < cluster.intervals.len() && times[row] > cluster.intervals[at].last {
-                    self.end_bucket(&cluster.series, cluster.intervals[at])?;
+                    self.end_bucket(&cluster.series, cluster.intervals[at], known.get(at))?;
                     at += 1;
                 }
                 let Some(interval) = cluster.intervals.get(at) else { return Ok(()) };
@@ -482,13 +550,22 @@ impl Output<'_> {
                 self.aggregator.add(&span.group, first, row - first)?;
             }
         }
-        cluster.intervals[at..].iter().try_for_each(|interval| self.end_bucket(&cluster.series, *interval))
+        let rest = at..cluster.intervals.len();
+        rest.into_iter().try_for_each(|at| self.end_bucket(&cluster.series, cluster.intervals[at], known.get(at)))
     }
 
-    fn end_bucket(&mut self, series: &[u8], interval: Interval) -> Result<()> {
-        let is_gone = self.aggregator.rows() == 0;
-        if is_gone && self.is_new {
-            return Ok(());
+    fn end_bucket(&mut self, series: &[u8], interval: Interval, known: Option<&Vec<Known>>) -> Result<()> {
+        if let Some(known) = known {
+            self.aggregator.set_points(known);
+        }
+        let is_gone = self.aggregator.is_empty();
+        if is_gone {
+            let (key, _) = bounds_of(&self.layout, series, interval);
+            if self.is_new || !self.tier.table.find(&key, 0)?.is_some_and(|found| found.row.is_some()) {
+                return Ok(());
+            }
+        } else if self.aggregator.rows() == 0 {
+            self.set_key(series)?;
         }
         self.places.push((self.bytes.len(), is_gone));
         match is_gone {
@@ -499,6 +576,16 @@ impl Output<'_> {
             false => self.aggregator.finish(interval.first, &mut self.bytes),
         }
         if self.bytes.len() >= PART_BYTES { self.write() } else { Ok(()) }
+    }
+
+    /// For a bucket without rows: a row of its series says what that is.
+    fn set_key(&mut self, series: &[u8]) -> Result<()> {
+        self.readings.set_bounds(Some(series), key::prefix_end(series).as_deref());
+        self.readings.seek(None, true, Direction::Forward)?;
+        match self.readings.next_span(1)? {
+            Some(span) => self.aggregator.set_key(&span.group, span.row(0)),
+            None => Ok(()),
+        }
     }
 
     fn write(&mut self) -> Result<()> {

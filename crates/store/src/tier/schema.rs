@@ -51,6 +51,26 @@ impl Statistic {
     }
 }
 
+/// What is known of the points of a column with data-source options, before `XFF` blanks it: hidden columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unmasked {
+    Total,
+    Min,
+    Max,
+    First,
+    Last,
+}
+
+impl Unmasked {
+    /// All of them.
+    pub const ALL: [Unmasked; 5] = [Unmasked::Total, Unmasked::Min, Unmasked::Max, Unmasked::First, Unmasked::Last];
+}
+
+/// Id of the column of a tier that holds it.
+pub(crate) fn unmasked_id(column: u32, unmasked: Unmasked) -> u32 {
+    column * IDS + 8 + unmasked as u32
+}
+
 /// Bytes of MariaDB's packed DECIMAL.
 pub fn decimal_bytes(precision: u8, scale: u8) -> usize {
     const PARTIAL: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
@@ -172,8 +192,12 @@ pub fn tier_schema(base: &Schema, base_table: u32, def: &TierDef) -> Schema {
         key.push(time_at);
         columns.push(key_column(&base.columns[usize::from(time.column)]));
     }
+    let mut unmasked = Vec::new();
     for c in value_columns(base) {
         let column = &base.columns[c];
+        if column.source.is_some() {
+            unmasked.extend(Unmasked::ALL.map(|which| unmasked_id(column.id, which)));
+        }
         for statistic in Statistic::ALL {
             let (lane, number, nullable) = shape(column, statistic);
             columns.push(ColumnDef {
@@ -192,6 +216,18 @@ pub fn tier_schema(base: &Schema, base_table: u32, def: &TierDef) -> Schema {
     }
     let visible = columns.len();
     columns.extend(hidden);
+    columns.extend(unmasked.into_iter().map(|id| ColumnDef {
+        id,
+        name: String::new(),
+        lane: Lane::F64,
+        nullable: true,
+        hidden: true,
+        options: Vec::new(),
+        initial: Some(Initial::Null),
+        sql_type: String::new(),
+        source: None,
+        number: None,
+    }));
     let place = |at: usize| if at > visible { visible + (usize::MAX - at) } else { at } as u16;
     Schema {
         version: base.version,

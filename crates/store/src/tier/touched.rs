@@ -12,11 +12,13 @@ use crate::schema::Schema;
 use crate::segment::SegmentId;
 
 use super::bucket::{Buckets, Interval};
+use super::points::Points;
 
 /// What was touched since some flush, for all tiers of a table.
 #[derive(Clone, Default)]
 pub struct Touched {
     tiers: Vec<TouchedTier>,
+    points: Option<Arc<Points>>,
     /// Times of which anything may have changed, each with the commit that did.
     ranges: Vec<(Interval, u64)>,
     /// Of bulk statements: whose keys say what changed.
@@ -45,12 +47,18 @@ impl Touched {
             Some(TouchedTier { id: def.id, buckets, touched: BTreeMap::new(), last: None })
         };
         let tiers: Vec<TouchedTier> = schema.tiers.iter().filter_map(tier).collect();
-        (!tiers.is_empty()).then(|| Touched { tiers, ..Touched::default() })
+        let points = Points::of(schema).map(Arc::new);
+        (!tiers.is_empty()).then(|| Touched { tiers, points, ..Touched::default() })
     }
 
     /// A commit wrote a row with this time.
     #[inline]
     pub fn note(&mut self, time: u64, seq: u64) {
+        if let Some(points) = &self.points {
+            let affected = points.affected(time);
+            self.tiers.iter_mut().for_each(|tier| tier.note_all(affected, seq));
+            return self.widen(affected.first, affected.last);
+        }
         for tier in &mut self.tiers {
             if tier.last.is_some_and(|last| last.contains(time)) {
                 continue;
@@ -62,15 +70,24 @@ impl Touched {
         self.widen(time, time);
     }
 
+    /// Times that rows of these times have to do with.
+    fn affected(&self, first: u64, last: u64) -> Interval {
+        match &self.points {
+            None => Interval { first, last },
+            Some(points) => Interval { first: points.affected(first).first, last: points.affected(last).last },
+        }
+    }
+
     /// A commit brought a segment.
     pub fn note_segment(&mut self, segment: &Arc<LiveSegment>) {
-        let meta = segment.meta();
-        self.widen(meta.min_time, meta.max_time);
+        let times = self.affected(segment.meta().min_time, segment.meta().max_time);
+        self.widen(times.first, times.last);
         self.segments.push(segment.clone());
     }
 
     /// A commit changed whatever it liked between two times.
     pub fn note_range(&mut self, first: u64, last: u64, seq: u64) {
+        let Interval { first, last } = self.affected(first, last);
         self.widen(first, last);
         self.ranges.push((Interval { first, last }, seq));
     }
@@ -79,7 +96,7 @@ impl Touched {
     pub fn into_past(mut self) -> Touched {
         for segment in std::mem::take(&mut self.segments) {
             let meta = segment.meta();
-            self.ranges.push((Interval { first: meta.min_time, last: meta.max_time }, meta.base_seq));
+            self.ranges.push((self.affected(meta.min_time, meta.max_time), meta.base_seq));
         }
         self
     }
@@ -133,12 +150,30 @@ impl Touched {
         let seen = tier.touched.iter().filter(|(_, (_, seq))| *seq <= snapshot);
         out.extend(seen.map(|(&first, &(last, _))| Interval { first, last }));
         let segments = self.segments.iter().map(|s| s.meta());
-        let segments = segments.map(|m| (Interval { first: m.min_time, last: m.max_time }, m.base_seq));
+        let segments = segments.map(|m| (self.affected(m.min_time, m.max_time), m.base_seq));
         for (range, seq) in self.ranges.iter().copied().chain(segments) {
             if seq <= snapshot {
                 out.push(tier.buckets.covering(range));
             }
         }
+    }
+}
+
+impl TouchedTier {
+    /// Notes all buckets of some times.
+    fn note_all(&mut self, times: Interval, seq: u64) {
+        if self.last.is_some_and(|last| last.contains(times.first) && last.contains(times.last)) {
+            return;
+        }
+        let mut interval = self.buckets.interval(times.first);
+        loop {
+            self.touched.entry(interval.first).or_insert((interval.last, seq));
+            if interval.last >= times.last {
+                break;
+            }
+            interval = self.buckets.interval(interval.last + 1);
+        }
+        self.last = Some(interval).filter(|last| last.contains(times.first));
     }
 }
 
