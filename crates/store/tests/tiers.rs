@@ -399,7 +399,7 @@ fn check_txn(txn: &mut Txn, table: &Arc<Table>, random: &mut Random, seen: Optio
         ends.sort();
         let (low, high) = (random.below(3) > 0, random.below(3) > 0);
         let bounds = (low.then_some(ends[0].as_slice()), high.then_some(ends[1].as_slice()));
-        let is_within = |key: &Vec<u8>| !(low && *key < ends[0]) && !(high && *key >= ends[1]);
+        let is_within = |key: &Vec<u8>| (!low || *key >= ends[0]) && (!high || *key < ends[1]);
         let wanted: Rows = read.iter().filter(|(key, _)| is_within(key)).cloned().collect();
         for direction in [Direction::Forward, Direction::Backward] {
             let mut rows = rows_of(txn.cursor(&tier.table).unwrap(), direction, bounds, 1 + random.below(9) as usize);

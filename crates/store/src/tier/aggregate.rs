@@ -344,14 +344,14 @@ impl Aggregated {
                 let unmasked = unmasked.map(|position| group.column(position));
                 let [total, min, max, first_of, last_of] = unmasked;
                 let columns = [total?, min?, max?, first_of?, last_of?];
-                for row in first..first + rows {
+                for (row, count) in counts.iter().enumerate().skip(first).take(rows) {
                     let value = |at: usize| match cell(columns[at], row) {
                         Cell::Bits(bits) => f64::from_bits(bits),
                         _ => f64::NAN,
                     };
                     let ends = finer.map_or(0, |finer| finer.micros(times[row]).1);
                     self.known.join(&Known {
-                        count: counts[row] ^ COUNT_BIAS,
+                        count: *count ^ COUNT_BIAS,
                         total: value(0),
                         min: value(1),
                         max: value(2),

@@ -119,7 +119,7 @@ impl Engine {
             segments = self.compute_tier(table, tier, &source, buckets, (starts, BTreeSet::new()), done.seq)?;
             from_rows = (gone, line);
         }
-        if !touched.span().is_some_and(|(first, _)| first < from_rows.1) {
+        if touched.span().is_none_or(|(first, _)| first >= from_rows.1) {
             return Ok(segments);
         }
         let mut source = Rows::of_memtable(table, memtable, touched, done.seq);
@@ -561,7 +561,7 @@ impl Output<'_> {
         let is_gone = self.aggregator.is_empty();
         if is_gone {
             let (key, _) = bounds_of(&self.layout, series, interval);
-            if self.is_new || !self.tier.table.find(&key, 0)?.is_some_and(|found| found.row.is_some()) {
+            if self.is_new || self.tier.table.find(&key, 0)?.is_none_or(|found| found.row.is_none()) {
                 return Ok(());
             }
         } else if self.aggregator.rows() == 0 {
