@@ -46,6 +46,16 @@ bool ha_rrd::is_tier() const { return ht == rrd_tier_hton; }
 
 int ha_rrd::open(const char *name, int, uint)
 {
+  if (is_tier() && (!rrd_engine || !(m_engine= ha_lock_engine(nullptr, rrd_hton))))
+    return HA_ERR_UNSUPPORTED;
+  const int failed= open_store(name);
+  if (failed)
+    close();
+  return failed;
+}
+
+int ha_rrd::open_store(const char *name)
+{
   const Rrd_definition definition(table);
   const RrdTableDefinition raw= definition.raw();
   m_name= is_tier() ? rrd_tier_name(name) : rrd_table_name(name);
@@ -70,6 +80,9 @@ int ha_rrd::open(const char *name, int, uint)
 int ha_rrd::close()
 {
   m_table.reset();
+  if (m_engine)
+    plugin_unlock(nullptr, m_engine);
+  m_engine= nullptr;
   return 0;
 }
 
@@ -77,6 +90,9 @@ int ha_rrd::reset()
 {
   if (m_is_bulk)
     end_bulk_insert();
+  if (m_has_many_rows || m_has_moved_rows)
+    rrd_session_take_refused_rows(session());
+  m_has_many_rows= m_has_moved_rows= false;
   m_ignores_duplicates= m_replaces_duplicates= m_updates_duplicates= false;
   m_range_end= nullptr;
   m_counted= 0;

@@ -129,6 +129,8 @@ private:
   uint32_t secondary(uint index) const;
   bool narrow_span(const COND *condition, Field *time);
   bool compare_span(Field *time, Item *value, int operation);
+  void note_rows(const char *format, uint64_t rows);
+  void note_refused_rows();
   int duplicate(int status, uchar *record, bool is_found_late);
   RrdInsert insert_mode() const;
   int begin_alter(TABLE *altered, const Alter_inplace_info *info, RrdAlter **alter, bool *builds_indexes);
@@ -137,10 +139,13 @@ private:
   int open_scan(uint index= MAX_KEY);
   int seek(RrdSeek where, const uchar *key= nullptr, uint bytes= 0);
   int step(bool backward, uchar *record);
+  int open_store(const char *name);
   int enter_statement(THD *thd);
   void fill_statistics(const RrdTableStats &found, uint what);
 
   std::unique_ptr<RrdTable, Rrd_table_closer> m_table;
+  /* Of a tier: keeps the engine loaded, which the server knows only the engine of tiers to be used from. */
+  plugin_ref m_engine= nullptr;
   /* The store's name for it: of a partition, not that of the whole table as in table_share. */
   std::string m_name;
   RrdError m_error;
@@ -164,6 +169,10 @@ private:
   /* A replica was told that it has found a row which is behind the horizon. */
   bool m_is_behind_horizon= false;
   bool m_is_bulk= false;
+  /* The statement writes many rows, and will say when it is through. */
+  bool m_has_many_rows= false;
+  /* The statement updates rows, perhaps to where they are refused: its scan's end is the time to say so. */
+  bool m_has_moved_rows= false;
   bool m_ignores_duplicates= false;
   bool m_replaces_duplicates= false;
   bool m_updates_duplicates= false;

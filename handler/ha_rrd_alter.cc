@@ -199,8 +199,13 @@ bool ha_rrd::commit_inplace_alter_table(TABLE *, Alter_inplace_info *info, bool 
   for (inplace_alter_handler_ctx **ctx= info->group_commit_ctx ? info->group_commit_ctx : alone; *ctx; ctx++)
     alters.push_back(static_cast<Rrd_alter_ctx *>(*ctx)->alter());
   info->group_commit_ctx= nullptr;
-  if (rrd_alter_commit(alters.data(), alters.size(), &m_error) == RRD_OK)
+  uint64_t fallen= 0;
+  if (rrd_alter_commit(alters.data(), alters.size(), &fallen, &m_error) == RRD_OK)
+  {
+    if (fallen)
+      note_rows("%llu rows of table '%s' fell behind the horizon: they are gone", fallen);
     return false;
+  }
   print_error(rrd_ha_error(m_error.status), MYF(0));
   return true;
 }

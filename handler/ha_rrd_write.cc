@@ -39,8 +39,27 @@ int ha_rrd::extra(enum ha_extra_function operation)
   return 0;
 }
 
+/* The server's number for a row that INSERT IGNORE leaves out because no partition takes it: the nearest that there is. */
+void ha_rrd::note_rows(const char *format, uint64_t rows)
+{
+  char text[MYSQL_ERRMSG_SIZE];
+  my_snprintf(text, sizeof(text), format, (ulonglong) rows, table_share->table_name.str);
+  push_warning_printf(ha_thd(), Sql_condition::WARN_LEVEL_NOTE, ER_NO_PARTITION_FOR_GIVEN_VALUE, "ENGINE=RRD: %s", text);
+}
+
+void ha_rrd::note_refused_rows()
+{
+  m_has_moved_rows= false;
+  const uint64_t rows= rrd_session_take_refused_rows(session());
+  if (rows == 1)
+    note_rows("%llu row is behind the horizon of table '%s' and was not stored", rows);
+  else if (rows)
+    note_rows("%llu rows are behind the horizon of table '%s' and were not stored", rows);
+}
+
 void ha_rrd::start_bulk_insert(ha_rows rows, uint)
 {
+  m_has_many_rows= true;
   const bool may_update= m_updates_duplicates || ha_thd()->lex->duplicates == DUP_UPDATE;
   /* A number that is counted within a prefix of the key depends on the rows before. */
   const bool counts_in_prefix= table->found_next_number_field && table_share->next_number_keypart;
@@ -51,6 +70,8 @@ void ha_rrd::start_bulk_insert(ha_rows rows, uint)
 
 int ha_rrd::end_bulk_insert()
 {
+  m_has_many_rows= false;
+  note_refused_rows();
   if (!m_is_bulk)
     return 0;
   m_is_bulk= false;
@@ -155,7 +176,11 @@ int ha_rrd::write_row(const uchar *record)
   const RrdInsert mode= insert_mode();
   int status= rrd_row_insert(store(), session(), record, mode, &m_error);
   if (likely(status == RRD_OK))
+  {
+    if (!m_has_many_rows)
+      note_refused_rows();
     return 0;
+  }
   if (status != RRD_DUPLICATE)
     return result(status);
   const int failed= duplicate(status, const_cast<uchar *>(record), m_is_bulk && mode == RRD_INSERT_FAIL);
@@ -192,6 +217,7 @@ int ha_rrd::update_row(const uchar *old_record, const uchar *new_record)
   }
   if (!is_changed(table))
     return HA_ERR_RECORD_IS_THE_SAME;
+  m_has_moved_rows= true;
   int status= rrd_row_update(store(), session(), old_record, new_record, &m_error);
   if (status == RRD_DUPLICATE)
     return duplicate(status, const_cast<uchar *>(new_record), false);

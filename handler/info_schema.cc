@@ -1,5 +1,5 @@
 /*
-  INFORMATION_SCHEMA.RRD_TABLES, RRD_SEGMENTS and RRD_COLUMNS.
+  INFORMATION_SCHEMA.RRD_TABLES, RRD_TIERS, RRD_SEGMENTS and RRD_COLUMNS.
 
   Which columns there are and what is in them comes from the store (crates/ffi/src/info.rs). Here names are decoded
   and privileges checked: a user sees a table if INFORMATION_SCHEMA.TABLES shows it to him, times of its rows if he
@@ -229,13 +229,13 @@ private:
       if (cells[i].kind == RRD_CELL_NULL || ((flags & RRD_INFO_ROW_VALUE) && !m_may_read))
         field->set_null();
       else
-        store_cell(field, cells[i]);
+        store_cell(field, cells[i], flags & RRD_INFO_OF_TABLE ? m_name.table : std::string());
     }
     m_failed= schema_table_store_record(m_thd, m_table);
     return m_failed;
   }
 
-  void store_cell(Field *field, const RrdCell &cell)
+  void store_cell(Field *field, const RrdCell &cell, const std::string &prefix)
   {
     field->set_notnull();
     switch (cell.kind)
@@ -254,7 +254,7 @@ private:
       store_timestamp(field, cell);
       break;
     default:
-      field->store(cell.text.data, cell.text.length, system_charset_info);
+      store_text(field, prefix + std::string(cell.text.data, cell.text.length));
     }
   }
 
@@ -319,6 +319,17 @@ static View &columns_view()
   return view;
 }
 
+static View &tiers_view()
+{
+  static View view(RRD_VIEW_TIERS);
+  return view;
+}
+
+static int fill_tiers(THD *thd, TABLE_LIST *tables, COND *condition)
+{
+  return fill(thd, tables, condition, tiers_view());
+}
+
 static int fill_tables(THD *thd, TABLE_LIST *tables, COND *condition)
 {
   return fill(thd, tables, condition, tables_view());
@@ -345,6 +356,8 @@ static int init(void *schema_table, View &view, int (*fill_table)(THD *, TABLE_L
 }
 
 int rrd_init_tables_view(void *schema_table) { return init(schema_table, tables_view(), fill_tables); }
+
+int rrd_init_tiers_view(void *schema_table) { return init(schema_table, tiers_view(), fill_tiers); }
 
 int rrd_init_segments_view(void *schema_table) { return init(schema_table, segments_view(), fill_segments); }
 

@@ -10,6 +10,7 @@
 extern struct st_mysql_information_schema rrd_info_descriptor;
 
 int rrd_init_tables_view(void *schema_table);
+int rrd_init_tiers_view(void *schema_table);
 int rrd_init_segments_view(void *schema_table);
 int rrd_init_columns_view(void *schema_table);
 

@@ -125,6 +125,7 @@ maria_declare_plugin(rrd)
   MariaDB_PLUGIN_MATURITY_EXPERIMENTAL
 },
 view_plugin("RRD_TABLES", "Tables of ENGINE=RRD: rows, bytes, times, options", rrd_init_tables_view),
+view_plugin("RRD_TIERS", "Tiers of tables of ENGINE=RRD: buckets, bytes, times", rrd_init_tiers_view),
 view_plugin("RRD_SEGMENTS", "Files of tables of ENGINE=RRD: rows, bytes, times", rrd_init_segments_view),
 view_plugin("RRD_COLUMNS", "Columns of tables of ENGINE=RRD: bytes and codecs", rrd_init_columns_view),
 function_plugin("TIME_BUCKET", rrd_time_bucket_function, "time_bucket(width, time [, origin or offset])"),

@@ -94,6 +94,9 @@
 // The column names a column of the table.
 #define RRD_INFO_COLUMN_NAME 8
 
+// The text goes on the table's name: `$30m` stands for `t$30m`.
+#define RRD_INFO_OF_TABLE 16
+
 // A change of a table that is not committed.
 typedef struct RrdAlter RrdAlter;
 
@@ -523,6 +526,9 @@ typedef uint32_t RrdNumberKind;
 // RRD_COLUMNS.
 #define RRD_VIEW_COLUMNS 2
 
+// RRD_TIERS.
+#define RRD_VIEW_TIERS 3
+
 // NULL.
 #define RRD_CELL_NULL 0
 
@@ -658,6 +664,12 @@ int32_t rrd_session_open(const struct RrdEngine *engine,
 // # Safety
 // `session` is null or valid.
 uint64_t rrd_session_id(struct RrdSession *session);
+
+// How many rows were not stored, because they are behind the horizon of their table, since this was last asked.
+//
+// # Safety
+// `session` is null or valid.
+uint64_t rrd_session_take_refused_rows(struct RrdSession *session);
 
 // Rolls back what is open and frees the handle.
 //
@@ -1061,11 +1073,15 @@ int32_t rrd_alter_build(struct RrdAlter *alter,
                         void *context,
                         struct RrdError *error);
 
-// Makes changes visible and durable, all of them or none. They must be closed nevertheless.
+// Makes changes visible and durable, all of them or none. They must be closed nevertheless. `fallen` becomes the number of
+// rows that are behind the horizon because of it.
 //
 // # Safety
-// `alters` points to `count` valid changes.
-int32_t rrd_alter_commit(struct RrdAlter *const *alters, size_t count, struct RrdError *error);
+// `alters` points to `count` valid changes; other pointers are null or valid.
+int32_t rrd_alter_commit(struct RrdAlter *const *alters,
+                         size_t count,
+                         uint64_t *fallen,
+                         struct RrdError *error);
 
 // Frees a change; one that was not committed leaves nothing behind.
 //

@@ -74,12 +74,18 @@ pub unsafe extern "C" fn rrd_alter_build(
     }
 }
 
-/// Makes changes visible and durable, all of them or none. They must be closed nevertheless.
+/// Makes changes visible and durable, all of them or none. They must be closed nevertheless. `fallen` becomes the number of
+/// rows that are behind the horizon because of it.
 ///
 /// # Safety
-/// `alters` points to `count` valid changes.
+/// `alters` points to `count` valid changes; other pointers are null or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_alter_commit(alters: *const *mut RrdAlter, count: usize, error: *mut RrdError) -> i32 {
+pub unsafe extern "C" fn rrd_alter_commit(
+    alters: *const *mut RrdAlter,
+    count: usize,
+    fallen: *mut u64,
+    error: *mut RrdError,
+) -> i32 {
     // SAFETY: promised by the caller.
     unsafe {
         guard(error, || {
@@ -88,7 +94,8 @@ pub unsafe extern "C" fn rrd_alter_commit(alters: *const *mut RrdAlter, count: u
                 let change = get_mut(alter)?.alter.take();
                 changes.push(change.ok_or_else(|| Failure::internal("internal error: an ALTER is committed twice"))?);
             }
-            Alter::commit(changes).map(|_| ())
+            *get_mut(fallen)? = Alter::commit(changes)?;
+            Ok(())
         })
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 use crate::abi::{RrdCounterFn, RrdError, RrdText, RrdTextFn};
 use crate::export_engine::RrdEngine;
 use crate::guard::{get, guard};
-use crate::info::{self, COLUMNS, Cell, InfoColumn, Kind, Listener, SEGMENTS, TABLES};
+use crate::info::{self, COLUMNS, Cell, InfoColumn, Kind, Listener, SEGMENTS, TABLES, TIERS};
 use crate::log::{self, Severity};
 use crate::status::{Failure, Outcome};
 use crate::status_text;
@@ -18,6 +18,8 @@ pub const RRD_VIEW_TABLES: RrdView = 0;
 pub const RRD_VIEW_SEGMENTS: RrdView = 1;
 /// RRD_COLUMNS.
 pub const RRD_VIEW_COLUMNS: RrdView = 2;
+/// RRD_TIERS.
+pub const RRD_VIEW_TIERS: RrdView = 3;
 
 /// What a cell or a column holds.
 pub type RrdCellKind = u8;
@@ -40,6 +42,8 @@ pub const RRD_INFO_COSTLY: u8 = 2;
 pub const RRD_INFO_ROW_VALUE: u8 = 4;
 /// The column names a column of the table.
 pub const RRD_INFO_COLUMN_NAME: u8 = 8;
+/// The text goes on the table's name: `$30m` stands for `t$30m`.
+pub const RRD_INFO_OF_TABLE: u8 = 16;
 
 /// A column of a table of INFORMATION_SCHEMA.
 #[repr(C)]
@@ -115,6 +119,7 @@ pub unsafe extern "C" fn rrd_info_column(view: RrdView, number: usize, out: *mut
     let described = match view {
         RRD_VIEW_TABLES => describe(TABLES, number),
         RRD_VIEW_SEGMENTS => describe(SEGMENTS, number),
+        RRD_VIEW_TIERS => describe(TIERS, number),
         _ => describe(COLUMNS, number),
     };
     // SAFETY: promised by the caller.
@@ -164,6 +169,7 @@ pub unsafe extern "C" fn rrd_info_read(
                 let mut listener = Listener { problem: &mut |text| reader.tell(&text), stop: &|| reader.is_killed() };
                 let go_on = match view {
                     RRD_VIEW_TABLES => reader.give(TABLES, &[info::table_row(&table, wants_costly)]),
+                    RRD_VIEW_TIERS => reader.give(TIERS, &info::tier_rows(&table, wants_costly)),
                     RRD_VIEW_SEGMENTS => {
                         reader.give(SEGMENTS, &info::segment_rows(&table, wants_costly, &mut listener))
                     }

@@ -57,6 +57,23 @@ pub unsafe extern "C" fn rrd_session_id(session: *mut RrdSession) -> u64 {
     id
 }
 
+/// How many rows were not stored, because they are behind the horizon of their table, since this was last asked.
+///
+/// # Safety
+/// `session` is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_session_take_refused_rows(session: *mut RrdSession) -> u64 {
+    let mut rows = 0;
+    // SAFETY: promised by the caller.
+    let _ = unsafe {
+        guard(std::ptr::null_mut(), || {
+            rows = get_mut(session)?.session.txn().take_refused_rows();
+            Ok(())
+        })
+    };
+    rows
+}
+
 /// Rolls back what is open and frees the handle.
 ///
 /// # Safety

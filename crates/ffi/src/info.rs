@@ -1,4 +1,4 @@
-//! The columns of INFORMATION_SCHEMA.RRD_TABLES, RRD_SEGMENTS and RRD_COLUMNS, and what is in them.
+//! The columns of INFORMATION_SCHEMA.RRD_TABLES, RRD_TIERS, RRD_SEGMENTS and RRD_COLUMNS, and what is in them.
 //!
 //! A column is one line here: name, type and where its value comes from. The handler makes the server's tables from
 //! these lists; it puts schema, table and partition in front, because names and privileges are the server's business.
@@ -6,13 +6,13 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use rrd_store::report::{LaneTotal, ReportedLane, SegmentReport, TableReport};
+use rrd_store::report::{LaneTotal, ReportedLane, SegmentReport, TableReport, TierReport};
 use rrd_store::schema::{ColumnDef, Compression, Lane, Schema, TimeColumn, TimeUnit};
 use rrd_store::{Engine, Table};
 
 use crate::export_info::{
     RRD_INFO_COLUMN_NAME as COLUMN_NAME, RRD_INFO_COSTLY as COSTLY, RRD_INFO_NULLABLE as NULLABLE,
-    RRD_INFO_ROW_VALUE as ROW_VALUE,
+    RRD_INFO_OF_TABLE as OF_TABLE, RRD_INFO_ROW_VALUE as ROW_VALUE,
 };
 use crate::info_time::{bound_cell, time_cell, unit_name};
 
@@ -71,6 +71,11 @@ pub struct TableRow {
     times: Option<(u64, u64)>,
 }
 
+/// A row of RRD_TIERS.
+pub struct TierRow {
+    report: TierReport,
+}
+
 /// A row of RRD_SEGMENTS.
 pub struct SegmentRow {
     index_name: Option<Arc<str>>,
@@ -125,8 +130,38 @@ pub static TABLES: &[InfoColumn<TableRow>] = &[
             Compression::Small => "small",
         })
     }),
+    InfoColumn::new(c"HORIZON", Kind::Text(32), NULLABLE | ROW_VALUE, |r| horizon(&r.report)),
+    InfoColumn::new(c"ROWS_BEHIND_HORIZON", Kind::Unsigned, 0, |r| Cell::Unsigned(r.report.rows_behind)),
+    InfoColumn::new(c"BYTES_BEHIND_HORIZON", Kind::Unsigned, 0, |r| Cell::Unsigned(r.report.bytes_behind)),
+    InfoColumn::new(c"ROWS_REFUSED", Kind::Unsigned, 0, |r| Cell::Unsigned(r.report.refused_rows)),
     InfoColumn::new(c"TABLE_OPTIONS", Kind::Text(2048), NULLABLE, |r| text_or_null(options(&r.report.schema))),
     InfoColumn::new(c"SCHEMA_VERSION", Kind::Unsigned, 0, |r| Cell::Unsigned(u64::from(r.report.schema.version))),
+];
+
+/// RRD_TIERS.
+pub static TIERS: &[InfoColumn<TierRow>] = &[
+    InfoColumn::new(c"TIER_NAME", NAME, OF_TABLE, |r| text(format!("${}", r.report.def.name))),
+    InfoColumn::new(c"BUCKET", Kind::Text(16), 0, |r| text(r.report.def.name.as_str())),
+    InfoColumn::new(c"KEEP", Kind::Text(32), NULLABLE, |r| {
+        r.report.def.keep.map_or(Cell::Null, |keep| text(length_text(keep)))
+    }),
+    InfoColumn::new(c"MADE_FROM", NAME, OF_TABLE, |r| match &r.report.source {
+        Some(source) => text(format!("${source}")),
+        None => text(""),
+    }),
+    InfoColumn::new(c"BUCKETS", Kind::Unsigned, 0, |r| Cell::Unsigned(r.report.table.rows)),
+    InfoColumn::new(c"DIRTY_BUCKETS", Kind::Unsigned, 0, |r| Cell::Unsigned(r.report.dirty)),
+    InfoColumn::new(c"SEGMENTS", Kind::Unsigned, 0, |r| Cell::Unsigned(r.report.table.segments)),
+    InfoColumn::new(c"DATA_BYTES", Kind::Unsigned, 0, |r| Cell::Unsigned(r.report.table.data_bytes)),
+    InfoColumn::new(c"MEMTABLE_BYTES", Kind::Unsigned, 0, |r| Cell::Unsigned(r.report.table.memtable_bytes)),
+    InfoColumn::new(c"HORIZON", Kind::Text(32), NULLABLE | ROW_VALUE, |r| horizon(&r.report.table)),
+    InfoColumn::new(c"BYTES_BEHIND_HORIZON", Kind::Unsigned, 0, |r| Cell::Unsigned(r.report.table.bytes_behind)),
+    InfoColumn::new(c"OLDEST_BUCKET", Kind::Text(32), NULLABLE | COSTLY | ROW_VALUE, |r| {
+        r.report.times.map_or(Cell::Null, |(oldest, _)| time_cell(&r.report.table.schema, oldest))
+    }),
+    InfoColumn::new(c"NEWEST_BUCKET", Kind::Text(32), NULLABLE | COSTLY | ROW_VALUE, |r| {
+        r.report.times.map_or(Cell::Null, |(_, newest)| time_cell(&r.report.table.schema, newest))
+    }),
 ];
 
 /// RRD_SEGMENTS.
@@ -178,6 +213,11 @@ pub static COLUMNS: &[InfoColumn<ColumnRow>] = &[
 /// The row of RRD_TABLES.
 pub fn table_row(table: &Table, wants_costly: bool) -> TableRow {
     TableRow { report: table.report(), times: if wants_costly { table.time_range() } else { None } }
+}
+
+/// The rows of RRD_TIERS of a table.
+pub fn tier_rows(table: &Table, wants_costly: bool) -> Vec<TierRow> {
+    table.tier_reports(wants_costly).into_iter().map(|report| TierRow { report }).collect()
 }
 
 /// Whom to tell what went wrong on the way, and who says when to stop.
@@ -264,6 +304,18 @@ fn lane_type(lane: Lane) -> String {
 /// The time column, if it holds times.
 fn time_of(schema: &Schema) -> Option<TimeColumn> {
     schema.time.filter(|time| time.unit != TimeUnit::Order)
+}
+
+fn horizon(report: &TableReport) -> Cell {
+    report.horizon.map_or(Cell::Null, |time| bound_cell(&report.schema, time))
+}
+
+/// A length of time in microseconds, as an option would have it.
+fn length_text(micros: u64) -> String {
+    let seconds = micros / 1_000_000;
+    let units = [(365 * 86_400, "y"), (86_400, "d"), (3600, "h"), (60, "m"), (1, "s")];
+    let unit = units.iter().find(|(length, _)| seconds >= *length && seconds % length == 0);
+    unit.map_or_else(|| format!("{seconds}s"), |(length, name)| format!("{}{name}", seconds / length))
 }
 
 fn key_kind(schema: &Schema) -> &'static str {

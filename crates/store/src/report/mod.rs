@@ -18,7 +18,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-pub use tables::{LaneTotal, ReportedLane, SegmentReport, TableReport};
+pub use tables::{LaneTotal, ReportedLane, SegmentReport, TableReport, TierReport};
 
 /// Counters since the engine was opened, for status variables: (name, value).
 pub type Counters = Vec<(&'static str, u64)>;

@@ -4,14 +4,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::horizon::Position;
 use crate::live::LiveSegment;
 use crate::manifest::edit::ChunkSpan;
-use crate::schema::Schema;
+use crate::schema::{Schema, TierDef};
 use crate::segment::{BlockChoice, SegmentMeta, SurveyedLane};
 use crate::table::Table;
+use crate::tier::Tier;
+use crate::version::Version;
 
 /// Blocks of a column that are opened for their codec at most, about.
 const CODEC_BLOCKS: u64 = 1024;
@@ -39,6 +43,30 @@ pub struct TableReport {
     pub memtable_bytes: u64,
     /// The next AUTO_INCREMENT value, if there is such a column.
     pub next_auto_increment: Option<u64>,
+    /// As the time lane holds it: rows before it are gone. `None` if none are, or without a time column.
+    pub horizon: Option<u64>,
+    /// Rows that are stored and gone, roughly: their chunk is not wholly behind the horizon, or somebody still sees it.
+    pub rows_behind: u64,
+    /// Bytes of them on disk, roughly.
+    pub bytes_behind: u64,
+    /// Rows that came behind the horizon since the start, and were not stored.
+    pub refused_rows: u64,
+}
+
+/// A tier.
+#[derive(Clone, Debug)]
+pub struct TierReport {
+    /// What it is.
+    pub def: TierDef,
+    /// Its table's figures.
+    pub table: TableReport,
+    /// The tier that it is computed from; `None`: from the rows.
+    pub source: Option<String>,
+    /// Spans of time that are computed from the rows when they are read, until the next flush: a bucket each, but for bulk
+    /// statements.
+    pub dirty: u64,
+    /// Smallest and largest start of a bucket, if that was asked for.
+    pub times: Option<(u64, u64)>,
 }
 
 /// A segment.
@@ -95,9 +123,16 @@ impl Table {
         let in_indexes: u64 = indexes.iter().map(|i| i.table.stats().memtable_bytes).sum();
         let schema = self.schema();
         let version = self.version();
+        let horizon = Some(version.gate.position()).filter(|p| *p != Position::default() && schema.time.is_some());
+        let (rows_behind, bytes_behind) = horizon.as_ref().map_or((0, 0), |p| behind(&version, p.time));
+        let counted = self.ring.lock().rows();
         TableReport {
             id: self.id.0,
-            rows: stats.rows,
+            rows: counted.unwrap_or(stats.rows.saturating_sub(rows_behind)),
+            horizon: horizon.map(|p| p.time),
+            rows_behind: counted.map_or(rows_behind, |live| stats.rows.saturating_sub(live)),
+            bytes_behind,
+            refused_rows: self.refused_rows.load(Ordering::Relaxed),
             segments: stats.segments,
             unsealed_segments: version.segments.values().filter(|s| !s.meta().sealed).count() as u64,
             chunks: self.chunks.lock().spans().len() as u64,
@@ -107,6 +142,29 @@ impl Table {
             next_auto_increment: schema.auto_increment.map(|_| self.next_auto_increment()),
             schema,
         }
+    }
+
+    /// Its tiers, finer ones first.
+    pub fn tier_reports(&self, with_times: bool) -> Vec<TierReport> {
+        let tiers = self.tiers();
+        let version = self.version();
+        let dirty = |tier: u32| {
+            let mut spans = Vec::new();
+            for touched in version.memtables().filter_map(|memtable| memtable.touched()) {
+                touched.push_intervals(tier, u64::MAX, &mut spans);
+            }
+            spans.sort_by_key(|span| span.first);
+            spans.dedup_by_key(|span| span.first);
+            spans.len() as u64
+        };
+        let report = |tier: &Arc<Tier>| TierReport {
+            dirty: dirty(tier.def.id),
+            def: tier.def.clone(),
+            table: tier.table.report(),
+            source: tier.source.and_then(|place| tiers.get(place)).map(|source| source.def.name.clone()),
+            times: if with_times { tier.table.time_range() } else { None },
+        };
+        tiers.iter().map(report).collect()
     }
 
     /// Smallest and largest time of its rows, deleted ones that are not merged away included. `None` without rows.
@@ -171,6 +229,18 @@ impl Table {
         }
         totals
     }
+}
+
+/// Rows and bytes of segments before a time: of a segment that it parts, the share.
+fn behind(version: &Version, time: u64) -> (u64, u64) {
+    let mut behind = (0, 0);
+    for meta in version.segments.values().map(|segment| segment.meta()).filter(|meta| meta.min_time < time) {
+        let length = (meta.max_time - meta.min_time).saturating_add(1) as f64;
+        let share = ((time - meta.min_time) as f64 / length).min(1.0);
+        behind.0 += (meta.rows as f64 * share) as u64;
+        behind.1 += (meta.bytes as f64 * share) as u64;
+    }
+    behind
 }
 
 /// Adds a segment's lanes; returns the bytes that belong to none.
