@@ -56,6 +56,8 @@ pub struct Cursor {
     tier: Option<Box<TierWalk>>,
     /// Only rows of these times are of interest, whatever the bounds.
     times: Option<(u64, u64)>,
+    /// It reads on to its bound.
+    reads_all: bool,
 }
 
 /// The table that the entries of an index lead to.
@@ -123,7 +125,14 @@ impl Cursor {
             rows: None,
             tier: None,
             times: None,
+            reads_all: false,
         }
+    }
+
+    /// Says that walks go on to their bounds.
+    pub(crate) fn reading_all(mut self) -> Cursor {
+        self.reads_all = true;
+        self
     }
 
     /// Makes a walk over the stored rows of a tier one over all of its rows.
@@ -373,6 +382,10 @@ impl Cursor {
         }
         let inputs = self.inputs();
         let (from, inclusive) = self.start.clone();
+        let stop = match self.direction {
+            Direction::Forward => self.bounds.high.clone(),
+            Direction::Backward => self.bounds.low.clone(),
+        };
         let mut sources = Vec::with_capacity(inputs.len());
         for input in inputs {
             let bound = match &input {
@@ -383,14 +396,11 @@ impl Cursor {
                 _ => None,
             };
             sources.push((
-                Source::new(input, self.layout.clone(), self.snapshot.seq(), self.direction, from.clone(), inclusive),
+                Source::new(input, self.layout.clone(), self.snapshot.seq(), self.direction, from.clone(), inclusive)
+                    .until(stop.clone(), self.reads_all),
                 bound,
             ));
         }
-        let stop = match self.direction {
-            Direction::Forward => self.bounds.high.clone(),
-            Direction::Backward => self.bounds.low.clone(),
-        };
         self.merge = Some(Merge::new(self.direction, self.snapshot.seq(), stop, sources)?);
         Ok(())
     }

@@ -206,14 +206,14 @@ impl Memtable {
         self.map.read().get(key).and_then(|v| v.at(snapshot)).map(take)
     }
 
-    /// Copies up to `max_rows` visible versions, walking from `from` in `direction`. Tombstones are included:
-    /// they hide what lies below. Returns the key to go on behind, if there may be more.
+    /// Copies up to `max_rows` visible versions, walking from `from` in `direction`, none at or behind `stop` (Backward: none
+    /// before it). Tombstones are included: they hide what lies below. Returns the key to go on behind, if there may be more.
     pub fn collect(
         &self,
         from: Bound<&[u8]>,
         direction: Direction,
         snapshot: u64,
-        max_rows: usize,
+        (max_rows, stop): (usize, Option<&[u8]>),
         out: &mut RowCollector,
     ) -> Option<Key> {
         let map = self.map.read();
@@ -229,6 +229,13 @@ impl Memtable {
                 Direction::Backward => range.next_back(),
             };
             let (key, versions) = next?;
+            let is_behind = stop.is_some_and(|stop| match direction {
+                Direction::Forward => key.as_slice() >= stop,
+                Direction::Backward => key.as_slice() < stop,
+            });
+            if is_behind {
+                return None;
+            }
             last = Some(key);
             if let Some(v) = versions.at(snapshot) {
                 out.push(&self.layout, key, v.seq, v.row.as_deref());

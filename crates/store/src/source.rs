@@ -44,6 +44,8 @@ pub struct Source {
     direction: Direction,
     state: State,
     batch_rows: usize,
+    /// Rows from here on (Backward: before) are not wanted.
+    stop: Option<Vec<u8>>,
 }
 
 enum State {
@@ -85,7 +87,15 @@ impl Source {
             direction,
             state: State::Pending { from, inclusive },
             batch_rows: FIRST_BATCH,
+            stop: None,
         }
+    }
+
+    /// Rows from `stop` on (Backward: before it) need not come; `is_long`: that many are wanted is certain.
+    pub fn until(mut self, stop: Option<Vec<u8>>, is_long: bool) -> Source {
+        self.stop = stop;
+        self.batch_rows = if is_long { LAST_BATCH } else { FIRST_BATCH };
+        self
     }
 
     /// Whether nothing was read yet.
@@ -152,7 +162,10 @@ impl Source {
         let mut rows = RowCollector::default();
         let more = match &self.input {
             Input::Own(own) => own.read().collect(bound, self.direction, self.batch_rows, &self.layout, &mut rows),
-            Input::Memtable(table) => table.collect(bound, self.direction, self.snapshot, self.batch_rows, &mut rows),
+            Input::Memtable(table) => {
+                let until = (self.batch_rows, self.stop.as_deref());
+                table.collect(bound, self.direction, self.snapshot, until, &mut rows)
+            }
             Input::Segment { .. } => None,
         };
         self.batch_rows = (self.batch_rows * 4).min(LAST_BATCH);

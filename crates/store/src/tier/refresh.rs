@@ -18,7 +18,7 @@ use crate::key;
 use crate::limits;
 use crate::live::LiveSegment;
 use crate::manifest::edit::Edit;
-use crate::memtable::Memtable;
+use crate::memtable::{Key, Memtable};
 use crate::merge::{Event, Merge};
 use crate::row::RowLayout;
 use crate::schema::Lane;
@@ -170,13 +170,14 @@ impl Engine {
             layout: tier.table.layout(),
             aggregator,
             buckets,
-            readings: Cursor::new(source.version.clone(), source.layout.clone(), Snapshot::at(seq), None),
+            readings: Cursor::new(source.version.clone(), source.layout.clone(), Snapshot::at(seq), None).reading_all(),
             is_new: tier.table.version().segments.is_empty(),
             bytes: Vec::new(),
             places: Vec::new(),
             segments: Vec::new(),
         };
-        let mut rows = Cursor::new(source.version.clone(), source.layout.clone(), Snapshot::at(seq), None);
+        let mut rows =
+            Cursor::new(source.version.clone(), source.layout.clone(), Snapshot::at(seq), None).reading_all();
         let written = (|| {
             while let Some(cluster) = pairs.next_cluster()? {
                 out.compute(&mut rows, &source.layout, &cluster)?;
@@ -341,6 +342,8 @@ fn input_of(segment: &Arc<LiveSegment>) -> Input {
 
 /// The series and buckets that changed, in the order of the tier's keys.
 struct Pairs {
+    /// Keys of a memtable that is all there is; else none.
+    keys: std::vec::IntoIter<Key>,
     merge: Merge,
     layout: Arc<RowLayout>,
     buckets: Buckets,
@@ -368,7 +371,12 @@ impl Pairs {
     ) -> Result<Pairs> {
         extra.retain(|(_, interval)| (starts.0..starts.1).contains(&interval.first));
         let layout = &source.layout;
-        let sources = source.touched.iter().map(|input| {
+        let keys = match source.touched.as_slice() {
+            [Input::Memtable(memtable)] => memtable.entries().keys().cloned().collect(),
+            _ => Vec::new(),
+        };
+        let inputs = source.touched.iter().filter(|_| keys.is_empty());
+        let sources = inputs.map(|input| {
             let bound = match input {
                 Input::Segment { segment, .. } => Some(segment.meta().first_key.clone()),
                 _ => None,
@@ -378,7 +386,9 @@ impl Pairs {
         let merge = Merge::new(Direction::Forward, u64::MAX, None, sources.collect())?;
         let layout = layout.clone();
         let extra = extra.into_iter().peekable();
+        let keys = keys.into_iter();
         let mut pairs = Pairs {
+            keys,
             merge,
             layout,
             buckets,
@@ -436,28 +446,37 @@ impl Pairs {
         Ok(taken)
     }
 
+    /// Reads the next key of the segments that changed; false at the end.
+    fn read_key(&mut self) -> Result<bool> {
+        let (group, row, left) = match self.rows.take() {
+            Some(rows) => rows,
+            None => match self.merge.next(limits::GROUP_ROWS)? {
+                None => return Ok(false),
+                Some(Event::Run { group, first, rows }) => (group, first, rows),
+                Some(Event::Versions(versions)) => match versions.into_iter().next() {
+                    Some(version) => (version.group, version.row, 1),
+                    None => return Ok(false),
+                },
+            },
+        };
+        group.push_key(row, &mut self.key)?;
+        if left > 1 {
+            self.rows = Some((group, row + 1, left - 1));
+        }
+        Ok(true)
+    }
+
     /// The next pair of the rows that changed.
     fn read(&mut self) -> Result<Option<Pair>> {
         if let Some(pair) = self.around.pop_front() {
             return Ok(Some(pair));
         }
-        let mut later = None;
         loop {
-            let (group, row, left) = match self.rows.take() {
-                Some(rows) => rows,
-                None => match self.merge.next(limits::GROUP_ROWS)? {
-                    None => break,
-                    Some(Event::Run { group, first, rows }) => (group, first, rows),
-                    Some(Event::Versions(mut versions)) => match versions.pop() {
-                        Some(version) => (version.group, version.row, 1),
-                        None => continue,
-                    },
-                },
-            };
             self.key.clear();
-            group.push_key(row, &mut self.key)?;
-            if left > 1 {
-                self.rows = Some((group, row + 1, left - 1));
+            if let Some(key) = self.keys.next() {
+                self.key.extend_from_slice(&key);
+            } else if !self.read_key()? {
+                return Ok(None);
             }
             let (Some(series), Some(time)) = (self.layout.series_of(&self.key), self.layout.time_of_key(&self.key))
             else {
@@ -495,11 +514,9 @@ impl Pairs {
             let pair = (series.to_vec(), self.buckets.interval(time));
             self.last = Some(pair.clone());
             if (self.starts.0..self.starts.1).contains(&pair.1.first) {
-                later = Some(pair);
-                break;
+                return Ok(Some(pair));
             }
         }
-        Ok(later)
     }
 }
 
