@@ -3,11 +3,11 @@
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 
 # What follows "##" is what `make help` says of a target.
-.PHONY: help build demo test bench server stop lint
+.PHONY: help build demo test bench footprint server stop lint
 .DEFAULT_GOAL := help
 
 help:   ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
 build:  ## set up if needed, then build the plugin into build/plugin/ha_rrd.so
 	@scripts/build_plugin.sh
@@ -18,10 +18,14 @@ demo: build ## show it: load, compare with InnoDB, kill the server, count what s
 test:   ## run all tests; the last line counts those passed and failed
 	@scripts/test.sh
 
-bench: build ## load and query the same data in RRD and its peers (ROWS=, SENSORS=, SEED=, MODE=; MODE=single: single rows, MODE=classic: the ring of 2007)
+bench: build ## load and query the same data in RRD and its peers (ROWS=, SENSORS=, SEED=, MODE=; MODE=single: single rows, classic: the ring of 2007; ring: rings and tiers)
 	@scripts/venv.sh
 	@cargo build --release --quiet -p rrd-gen
 	@build/venv/bin/python bench/bench.py
+
+footprint: build ## bytes on disk over twenty laps of rings and of InnoDB, and the plot in docs/bench/
+	@scripts/venv.sh
+	@build/venv/bin/python bench/footprint.py
 
 server: build ## start a private server with the engine and say how to connect
 	@scripts/server.sh start

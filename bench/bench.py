@@ -6,7 +6,8 @@ load rate is what the SQL layer takes from a file at best.
 
 Settings, from the environment: ROWS, SENSORS, SEED, MODE (see rrd-gen), CACHE (bytes or 1G),
 ENGINES (space-separated), RUNS (of each query). MODE=single measures
-single rows instead, MODE=classic the table of 2007: see single_row.py, classic.py. Results go to the terminal and to
+single rows instead, MODE=classic the table of 2007, MODE=ring rings and tiers, MODE=footprint bytes
+over time: see single_row.py, classic.py, ring.py, footprint.py. Results go to the terminal and to
 build/bench/result.json. Exit code 1 when two engines answer differently.
 """
 
@@ -21,6 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 import classic  # noqa: E402
+import footprint  # noqa: E402
+import ring  # noqa: E402
 import single_row  # noqa: E402
 from private_server import BUILD, PrivateServer  # noqa: E402
 
@@ -236,7 +239,7 @@ def report(config, data, results):
 
 
 def main():
-    other = {"single": single_row, "classic": classic}.get(os.environ.get("MODE"))
+    other = {"single": single_row, "classic": classic, "ring": ring, "footprint": footprint}.get(os.environ.get("MODE"))
     if other:
         other.main()
         return
