@@ -31,18 +31,18 @@ POLLS_A_STATEMENT = 6
 LATE = 0.02
 UPDATES, DELETES = 4, 1  # statements a quarter of a day, of a stretch of six hours of one sensor
 
-COLUMNS = ("sensor INT UNSIGNED NOT NULL, ts INT UNSIGNED NOT NULL, temperature DOUBLE, pressure DOUBLE, cnt INT UNSIGNED, "
-           "PRIMARY KEY (sensor, ts)")
+COLUMNS = ("sensor INT UNSIGNED NOT NULL, ts INT UNSIGNED NOT NULL, temperature DOUBLE, pressure DOUBLE, used DOUBLE, "
+           "cnt INT UNSIGNED, PRIMARY KEY (sensor, ts)")
 
 
 def settings():
-    sensors = int(os.environ.get("SENSORS") or 200)
+    sensors = int(os.environ.get("SENSORS") or 150)
     return {
         "laps": int(os.environ.get("LAPS") or 20),
         "sensors": sensors,
         "seed": int(os.environ.get("SEED") or 1),
         "rows_a_lap": sensors * KEPT_DAYS * DAY // STEP,
-        "max_bytes": int(os.environ.get("MAX_BYTES") or 16 * sensors * KEPT_DAYS * DAY // STEP),
+        "max_bytes": int(os.environ.get("MAX_BYTES") or 6 * sensors * KEPT_DAYS * DAY // STEP),
     }
 
 
@@ -70,18 +70,17 @@ class Readings:
     def __init__(self, config):
         self.random = random.Random(config["seed"])
         self.sensors = config["sensors"]
-        self.walks = [[20.0, 1000.0, 0] for _ in range(self.sensors)]
+        self.walks = [[20.0, 0] for _ in range(self.sensors)]
         self.late = {}  # quarter of a day in which they come -> rows
 
     def poll(self, ts):
         """The rows of one step that come in time."""
         rows = []
-        step, chance = self.random.gauss, self.random.random
+        noise, chance, below = self.random.gauss, self.random.random, self.random.randrange
         for sensor, walk in enumerate(self.walks):
-            walk[0] += step(0, 0.1)
-            walk[1] += step(0, 0.5)
-            walk[2] += 17
-            row = f"({sensor},{ts},{walk[0]:.2f},{walk[1]:.2f},{walk[2]})"
+            walk[0] += noise(0, 0.1)
+            walk[1] += below(1000)
+            row = f"({sensor},{ts},{walk[0]:.2f},{noise(1000, 5):.2f},{100 * chance():.1f},{walk[1]})"
             if chance() < LATE:
                 due = ts // QUARTER + self.random.randrange(1, 8)
                 self.late.setdefault(due, []).append(row)
@@ -189,18 +188,20 @@ def plot(result, file):
     import matplotlib.pyplot as pyplot
 
     samples, config = result["samples"], result["settings"]
-    figure, axes = pyplot.subplots(figsize=(10, 5.5), dpi=110)
+    figure, (rings, others) = pyplot.subplots(2, sharex=True, figsize=(10, 7), dpi=110, height_ratios=(3, 2))
     laps = [sample["lap"] for sample in samples]
-    for name, style in (("innodb", "-"), ("by_rows", "-"), ("by_age", "-"), ("by_bytes", "-"), ("log", ":")):
-        axes.plot(laps, [sample[name] / 1e6 for sample in samples], style, label=NAMES[name], linewidth=1.3)
-    axes.axhline(config["max_bytes"] / 1e6, linestyle="--", linewidth=0.8, color="grey", label="MAX_BYTES")
-    axes.set_xlabel(f"laps of {KEPT_DAYS} days ({config['rows_a_lap']:,} rows each)")
-    axes.set_ylabel("MB on disk")
-    axes.set_ylim(bottom=0)
-    axes.set_xlim(0, config["laps"])
-    axes.set_title("Bytes on disk: inserts, late rows, updates, deletes")
-    axes.grid(alpha=0.3)
-    axes.legend(loc="upper left", ncols=2, fontsize=8)
+    for axes, names in ((rings, ("by_rows", "by_age", "by_bytes")), (others, ("innodb", "log"))):
+        for name in names:
+            axes.plot(laps, [sample[name] / 1e6 for sample in samples], label=NAMES[name], linewidth=1.2)
+        axes.set_ylabel("MB on disk")
+        axes.set_xlim(0, config["laps"])
+        axes.grid(alpha=0.3)
+    rings.axhline(config["max_bytes"] / 1e6, linestyle="--", linewidth=0.8, color="grey", label="MAX_BYTES")
+    rings.set_title("Bytes on disk under inserts, late rows, updates and deletes")
+    others.set_xlabel(f"laps of {KEPT_DAYS} days ({config['rows_a_lap']:,} rows each)")
+    for axes in (rings, others):
+        axes.set_ylim(bottom=0)
+        axes.legend(loc="lower right", ncols=2, fontsize=8)
     figure.tight_layout()
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file)

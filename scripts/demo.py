@@ -94,6 +94,9 @@ def show_real_data(cursor):
         "MIN(temp_min) AS coldest, SUM(weather = 'sun') AS sunny_days FROM seattle_weather GROUP BY year")
     ask(cursor, "SELECT symbol, COUNT(*) AS months, MIN(price) AS lowest, AVG(price) AS average, MAX(price) AS highest "
         "FROM stocks GROUP BY symbol")
+    if ENGINE == "RRD":  # functions that come with the plugin
+        ask(cursor, "SELECT time_bucket('1y', date) AS year, first(price, date) AS january, last(price, date) AS december, "
+            "last(price, date) / first(price, date) AS grew_by FROM stocks WHERE symbol = 'AAPL' GROUP BY year")
 
 
 class Writer(threading.Thread):
