@@ -776,12 +776,14 @@ impl Table {
         is_empty: bool,
     ) -> Table {
         let layout = Arc::new(RowLayout::new(schema));
+        let version = Arc::new(rows(layout.clone()));
         Table {
+            gate: version.gate.clone(),
             id,
             dir,
             name: RwLock::new(name.into()),
             definition: RwLock::new(Vec::new()),
-            version: RwLock::new(Arc::new(rows(layout.clone()))),
+            version: RwLock::new(version),
             layout: RwLock::new(layout),
             chunks: Mutex::new(ChunkMap::default()),
             newest: Mutex::new(Newest::new(is_empty)),

@@ -49,9 +49,20 @@ impl Engine {
 
     /// Writes all frozen memtables of a table to segments, oldest first.
     pub(crate) fn flush_frozen(&self, table: &Arc<Table>) -> Result<()> {
-        let _room = self.make_room_for_flush(table)?;
-        let _alone = table.maintenance.lock();
-        self.flush_all_frozen(table)
+        loop {
+            // What is frozen from here on has no room reserved: it waits for the next turn.
+            let frozen = table.version().frozen.len();
+            if frozen == 0 {
+                return Ok(());
+            }
+            let _room = self.make_room_for_flush(table, frozen)?;
+            let _alone = table.maintenance.lock();
+            for _ in 0..frozen {
+                let oldest = table.version().frozen.first().cloned();
+                let Some((memtable, complete_up_to)) = oldest else { break };
+                self.flush_memtable(table, &memtable, complete_up_to)?;
+            }
+        }
     }
 
     /// The same for a caller that holds the table's maintenance lock.

@@ -6,6 +6,7 @@
 //! gate of their table, since an entry holds the clustering key of its row.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::RwLock;
@@ -76,9 +77,20 @@ pub struct Gate {
     /// The horizons that open snapshots see, oldest first, each with the sequence number from which on it holds.
     moves: RwLock<Vec<(u64, Position)>>,
     floors: RwLock<Option<Arc<Floors>>>,
+    /// Rows of this time and later ones are certainly not gone: asked for each row that is inserted.
+    visible_from: AtomicU64,
 }
 
 impl Gate {
+    /// Whether a row of this time (0 without a time column) may be gone now.
+    pub fn may_hide(&self, time: u64) -> bool {
+        time < self.visible_from.load(Ordering::Acquire)
+    }
+
+    fn note_move(&self, time: u64) {
+        self.visible_from.fetch_max(time.saturating_add(1), Ordering::AcqRel);
+    }
+
     /// What is gone for a snapshot; `None` if nothing is.
     pub fn at(&self, snapshot: u64) -> Option<Horizon> {
         let floors = self.floors.read().clone().map(|floors| (floors, snapshot));
@@ -110,6 +122,7 @@ impl Gate {
     /// Moves the horizon with the commit `seq`; `snapshots` ascend, as `Engine::open_snapshots` lists them.
     pub fn move_to(&self, seq: u64, position: Position, snapshots: &[u64]) {
         let mut moves = self.moves.write();
+        self.note_move(position.time);
         moves.push((seq, position));
         forget(&mut moves, snapshots);
     }
@@ -118,6 +131,7 @@ impl Gate {
     pub fn restore(&self, position: Position) {
         let mut moves = self.moves.write();
         if moves.last().is_none_or(|(_, known)| position > *known) && position != Position::default() {
+            self.note_move(position.time);
             *moves = vec![(0, position)];
         }
     }
@@ -148,12 +162,14 @@ impl Gate {
     /// Lets everything through again (TRUNCATE).
     pub fn reset(&self) {
         self.moves.write().clear();
+        self.visible_from.store(0, Ordering::Release);
         *self.floors.write() = None;
     }
 
     /// The rows of a series before `key` are gone with the commit `seq`.
     pub fn raise_floor(&self, seq: u64, series: &[u8], key: Key, snapshots: &[u64]) {
         let floors = self.floors.write().get_or_insert_default().clone();
+        self.note_move(u64::MAX);
         let mut of_series = floors.of_series.write();
         let floor = of_series.entry(Key::from_slice(series)).or_default();
         floor.push((seq, key));

@@ -5,7 +5,7 @@
 //! kept in order: a look through the oldest chunk finds the next many thousand of them. For SERIES_MAX_ROWS the same is
 //! kept for each series that was written to. `expire` drops segments that are wholly behind the horizon.
 
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -72,7 +72,13 @@ struct SeriesState {
 }
 
 /// By how much the bytes of rows that are not encoded yet are overestimated.
-const ESTIMATE_MARGIN: f64 = 1.2;
+const ESTIMATE_MARGIN: f64 = 1.3;
+
+/// Rows that a bucket of a tier is made of, at least in the mean.
+const ROWS_OF_BUCKET: f64 = 4.0;
+
+/// Rows of a segment that tells what a row takes.
+const FRESH_ROWS: u64 = 256;
 
 /// Bytes of a small segment beside its rows.
 const SEGMENT_OVERHEAD: u64 = 4096;
@@ -492,6 +498,15 @@ impl Engine {
         layout.schema().columns.iter().map(|c| c.lane.fixed_width() as f64).sum()
     }
 
+    /// The most bytes that a row takes which is written now, in all likelihood: what is not sealed yet is larger than the
+    /// mean, small segments more so.
+    fn fresh_bytes_per_row(&self, table: &Table) -> f64 {
+        let version = table.version();
+        let fresh = version.segments.values().map(|s| s.meta()).filter(|m| !m.sealed && m.rows >= FRESH_ROWS);
+        let largest = fresh.map(|m| m.bytes as f64 / m.rows as f64).fold(0.0, f64::max);
+        self.disk_bytes_per_row(table).max(largest) * ESTIMATE_MARGIN
+    }
+
     /// Before `incoming` bytes are written for a table: moves the horizon and drops chunks until they fit into
     /// `MAX_BYTES`, and a little more. Not with a maintenance lock held.
     pub(crate) fn make_room(&self, table: &Arc<Table>, incoming: u64) -> Result<Option<Reserved>> {
@@ -527,28 +542,31 @@ impl Engine {
         Ok(Some(Reserved::new(base.clone(), incoming)))
     }
 
-    /// Before the frozen memtables of a table are written.
-    pub(crate) fn make_room_for_flush(&self, table: &Arc<Table>) -> Result<Option<Reserved>> {
+    /// Before the `frozen` oldest memtables of a table are written.
+    pub(crate) fn make_room_for_flush(&self, table: &Arc<Table>, frozen: usize) -> Result<Option<Reserved>> {
         let layout = table.layout();
         let Some(max_bytes) = self.ring_of(table, layout.schema()).and_then(|ring| ring.max_bytes) else {
             return Ok(None);
         };
         let version = table.version();
-        let rows: usize = version.frozen.iter().map(|(memtable, _)| memtable.len()).sum();
-        let row_bytes = self.disk_bytes_per_row(table) * ESTIMATE_MARGIN;
+        let frozen = &version.frozen[..frozen.min(version.frozen.len())];
+        let rows: usize = frozen.iter().map(|(memtable, _)| memtable.len()).sum();
+        let row_bytes = self.fresh_bytes_per_row(table);
         let fitting = (max_bytes as f64 * RING_SHARE / row_bytes) as usize;
         if rows > fitting && layout.schema().index_of.is_none() && TimeLane::of(layout.schema()).is_some() {
             // More than the whole ring: what is oldest is never written.
             let mut times = Vec::with_capacity(rows);
-            version.frozen.iter().for_each(|(memtable, _)| memtable.times(&mut |time| times.push(time)));
+            frozen.iter().for_each(|(memtable, _)| memtable.times(&mut |time| times.push(time)));
             let place = times.len().saturating_sub(fitting.max(1));
             if let Some((_, &mut time, _)) = times.get_mut(place).is_some().then(|| times.select_nth_unstable(place)) {
                 table.ring.lock().push_to = Some(Position { time, key: Key::new() });
                 self.commit_nothing(table)?;
             }
         }
-        let incoming = rows.min(fitting) as f64 * row_bytes;
-        self.make_room(table, incoming as u64 + SEGMENT_OVERHEAD)
+        // The flush writes the buckets of its rows too; a bucket has a few rows at least.
+        let tiers: f64 = table.tiers().iter().map(|t| self.fresh_bytes_per_row(&t.table) / ROWS_OF_BUCKET).sum();
+        let incoming = rows.min(fitting) as f64 * (row_bytes + tiers);
+        self.make_room(table, incoming as u64 + 4 * SEGMENT_OVERHEAD)
     }
 
     /// Before a merge: it needs room for its result while its inputs are still there.
@@ -565,8 +583,8 @@ impl Engine {
     /// Before a run of a bulk statement is written. When its own segments fill the ring, the oldest of them go.
     pub(crate) fn make_room_for_bulk(&self, table: &Arc<Table>, rows: u64, written: &mut Written) -> Result<()> {
         let Some(max_bytes) = table.schema().ring.max_bytes else { return Ok(()) };
-        let entries: f64 = table.indexes().iter().map(|i| self.disk_bytes_per_row(&i.table)).sum();
-        let row_bytes = (self.disk_bytes_per_row(table) + entries) * ESTIMATE_MARGIN;
+        let entries: f64 = table.indexes().iter().map(|i| self.fresh_bytes_per_row(&i.table)).sum();
+        let row_bytes = self.fresh_bytes_per_row(table) + entries;
         let run = (rows as f64 * row_bytes) as u64 + SEGMENT_OVERHEAD;
         let of = |segments: &[PrivateSegment]| segments.iter().map(|p| p.segment.meta().bytes).sum::<u64>();
         let private = |w: &Written| of(&w.rows) + w.entries.iter().map(|entries| of(entries)).sum::<u64>();
@@ -928,8 +946,10 @@ fn collect_ahead(
         cursor.set_times(version.gate.position().time, until);
     }
     cursor.seek(None, true, Direction::Forward)?;
-    let mut first: BinaryHeap<Position> = BinaryHeap::with_capacity(wanted + 1);
+    let mut first: Vec<Position> = Vec::new();
     let mut is_cut = false;
+    // Later ones cannot be among the first.
+    let mut latest = until;
     let mut key = Vec::new();
     'walk: while let Some(span) = cursor.next_span(limits::GROUP_ROWS)? {
         let column = time_column.map(|c| span.group.column(c)).transpose()?;
@@ -939,24 +959,31 @@ fn collect_ahead(
                 Some(Values::Int(times)) => times[row],
                 _ => 0,
             };
-            if time > until || (first.len() == wanted && first.peek().is_some_and(|last| time > last.time)) {
+            if time > latest {
                 is_cut |= time <= until;
                 continue;
             }
             key.clear();
             span.group.push_key(row, &mut key)?;
             first.push(Position { time, key: Key::from_slice(&key) });
-            if first.len() > wanted {
-                first.pop();
+            if time_column.is_none() && first.len() > wanted {
+                // In key order nothing smaller follows.
+                break 'walk;
+            }
+            if first.len() > 2 * wanted {
+                let (_, last, _) = first.select_nth_unstable(wanted - 1);
+                latest = last.time;
+                first.truncate(wanted);
                 is_cut = true;
-                if time_column.is_none() {
-                    // In key order nothing smaller follows.
-                    break 'walk;
-                }
             }
         }
     }
-    let end = match first.peek() {
+    if first.len() > wanted {
+        first.select_nth_unstable(wanted - 1);
+        first.truncate(wanted);
+        is_cut = true;
+    }
+    let end = match first.iter().max() {
         Some(last) if is_cut => last.clone().next(),
         _ if until == u64::MAX => Position { time: u64::MAX, key: Key::from_elem(0xFF, 64) },
         _ => Position { time: until + 1, key: Key::new() },

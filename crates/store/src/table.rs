@@ -12,6 +12,7 @@ use crate::chunk::ChunkMap;
 use crate::cursor::{Cursor, Direction};
 use crate::error::Result;
 use crate::group::{OWN_SEQ, RowGroup};
+use crate::horizon::Gate;
 use crate::index::Index;
 use crate::key;
 use crate::live::LiveSegment;
@@ -36,6 +37,8 @@ pub struct Table {
     pub(crate) definition: RwLock<Vec<u8>>,
     pub(crate) layout: RwLock<Arc<RowLayout>>,
     pub(crate) version: RwLock<Arc<Version>>,
+    /// The gate of all its versions; of an index see `Version::gate`.
+    pub(crate) gate: Arc<Gate>,
     pub(crate) chunks: Mutex<ChunkMap>,
     pub(crate) newest: Mutex<Newest>,
     pub(crate) next_row_number: AtomicU64,
@@ -230,7 +233,10 @@ impl Table {
     /// Whether a row with this sort key is gone, or would be.
     pub fn is_behind_horizon(&self, key: &[u8]) -> bool {
         let layout = self.layout();
-        match (self.version().gate.latest(), layout.places()) {
+        if !self.gate.may_hide(layout.time_of_key(key).unwrap_or(0)) {
+            return false;
+        }
+        match (self.gate.latest(), layout.places()) {
             (Some(horizon), Some(places)) => places.is_key_gone(&layout, key, &horizon),
             _ => false,
         }

@@ -140,13 +140,16 @@ fn push_groups(writer: &mut SegmentWriter, rows: &[OutRow<'_>], base: u64) -> Re
 /// Chunks that a ring consists of at least: one is given back at a time.
 const CHUNKS_OF_RING: u64 = 16;
 
+/// The same of a ring of rows, whose bytes nobody counts: fewer files.
+const CHUNKS_OF_ROWS: u64 = 8;
+
 impl Engine {
     /// Rows that a chunk of the table aims at.
     fn chunk_target(&self, table: &Table, layout: &RowLayout) -> u64 {
         let mut target = self.tuning.chunk_target_rows;
         let Some(ring) = self.ring_of(table, layout.schema()) else { return target };
         if let Some(max_rows) = ring.max_rows {
-            target = target.min((max_rows / CHUNKS_OF_RING).max(limits::GROUP_ROWS as u64));
+            target = target.min((max_rows / CHUNKS_OF_ROWS).max(4 * limits::GROUP_ROWS as u64));
         }
         if let Some(max_bytes) = ring.max_bytes {
             let row_bytes = self.disk_bytes_per_row(table).ceil().max(1.0) as u64;
