@@ -49,7 +49,7 @@ int ha_rrd::create(const char *name, TABLE *form, HA_CREATE_INFO *info)
     return refuse(("the type of column '" + std::string(field->field_name.str) + "' is not supported").c_str());
   const RrdTableDefinition raw= definition.raw();
   const std::string table_name= rrd_table_name(name);
-  if (!rrd_tiers_are_possible(table_name, raw))
+  if (!rrd_tiers_stand_copy(ha_thd(), table_name) || !rrd_tiers_are_possible(table_name, raw))
     return HA_WRONG_CREATE_OPTION;
   int status= rrd_table_create(rrd_engine, rrd_text(table_name), &raw, &m_error);
   if (status == RRD_OK && info->auto_increment_value > 1)

@@ -311,6 +311,21 @@ bool rrd_tiers_are_possible(const std::string &table, const RrdTableDefinition &
 
 bool rrd_tiers_can_move(const std::string &from, const std::string &to) { return can_have(to, tiers_of(from)); }
 
+bool rrd_tiers_stand_copy(THD *thd, const std::string &copy)
+{
+  if (thd->lex->sql_command != SQLCOM_ALTER_TABLE || !is_internal(copy) || !thd->lex->query_tables)
+    return true;
+  const TABLE_LIST *of= thd->lex->query_tables;
+  const std::string table= encoded(of->db.str) + FN_LIBCHAR + encoded(of->table_name.str);
+  if (!rrd_tiers_outlive_rows(rrd_engine, rrd_text(table)))
+    return true;
+  my_printf_error(ER_ALTER_OPERATION_NOT_SUPPORTED,
+                  "ENGINE=RRD: this ALTER TABLE copies the rows of '%s', and its tiers have buckets whose rows are gone, which the "
+                  "copy would lose. Keep them with CREATE TABLE .. SELECT and give up the tiers first: ALTER TABLE %s TIERS=DEFAULT",
+                  MYF(0), of->table_name.str, of->table_name.str);
+  return false;
+}
+
 bool rrd_lock_tiers(THD *thd, const std::string &table)
 {
   if (is_internal(table))

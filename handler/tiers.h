@@ -32,6 +32,8 @@ int rrd_create_tier_again(THD *thd, const std::string &tier, const TABLE *form);
 bool rrd_tiers_are_possible(const std::string &table, const RrdTableDefinition &definition);
 /* The same for a table that gets another name. */
 bool rrd_tiers_can_move(const std::string &from, const std::string &to);
+/* Whether the table that an ALTER TABLE makes a copy of may be copied: false, reported, if its tiers would lose by it. */
+bool rrd_tiers_stand_copy(THD *thd, const std::string &copy);
 
 /*
   To be called before a table's tiers change, with the table locked exclusively: waits until nobody uses them, keeps

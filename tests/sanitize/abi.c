@@ -392,6 +392,7 @@ static void alter(const RrdTable *table)
 {
   const uint32_t numbers[FIELDS]= {0, 1, 2, 3, 4};
   Definition both= define(2);
+  uint64_t fallen= 0;
   for (int is_wanted= 0; is_wanted < 2; is_wanted++)
   {
     RrdAlter *it= NULL;
@@ -400,7 +401,7 @@ static void alter(const RrdTable *table)
     CHECK(builds);
     DO(rrd_alter_build(it, go_on, NULL, &error));
     if (is_wanted)
-      DO(rrd_alter_commit(&it, 1, &error));
+      DO(rrd_alter_commit(&it, 1, &fallen, &error));
     rrd_alter_close(it);
   }
   forget(&both);

@@ -1193,6 +1193,12 @@ int32_t rrd_tiers_asked_for(const struct RrdTableDefinition *definition,
 // Pointers are null or valid.
 bool rrd_tier_exists(const struct RrdEngine *engine, struct RrdText name);
 
+// Whether tiers of a table hold what its rows no longer say: a copy of the rows would not bring it along.
+//
+// # Safety
+// Pointers are null or valid.
+bool rrd_tiers_outlive_rows(const struct RrdEngine *engine, struct RrdText name);
+
 // Gives the CREATE TABLE statement of a tier; `RRD_NO_SUCH_TABLE` if there is none with this name.
 //
 // # Safety

@@ -95,6 +95,24 @@ pub unsafe extern "C" fn rrd_tier_exists(engine: *const RrdEngine, name: RrdText
     exists
 }
 
+/// Whether tiers of a table hold what its rows no longer say: a copy of the rows would not bring it along.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_tiers_outlive_rows(engine: *const RrdEngine, name: RrdText) -> bool {
+    let mut outlive = false;
+    // SAFETY: promised by the caller.
+    let _ = unsafe {
+        guard(std::ptr::null_mut(), || {
+            let table = get(engine)?.engine.table(&read_text(name))?;
+            outlive = !table.schema().tiers.is_empty() && table.report().horizon.is_some();
+            Ok(())
+        })
+    };
+    outlive
+}
+
 /// Gives the CREATE TABLE statement of a tier; `RRD_NO_SUCH_TABLE` if there is none with this name.
 ///
 /// # Safety

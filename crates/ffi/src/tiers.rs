@@ -144,19 +144,6 @@ fn check_names(schema: &Schema, in_key: &dyn Fn(usize) -> bool) -> Outcome<()> {
     }
 }
 
-/// Whether the buckets of `coarse` are whole numbers of the buckets of `fine`.
-fn nests(fine: Bucket, coarse: Bucket) -> bool {
-    match (fine, coarse) {
-        (Bucket::Fixed { length: f, offset: o }, Bucket::Fixed { length, offset }) => {
-            length % f == 0 && offset.abs_diff(o) % f == 0
-        }
-        // Calendar buckets begin at midnight.
-        (Bucket::Fixed { length, offset }, Bucket::Months { .. }) => DAY % length == 0 && offset % length == 0,
-        (Bucket::Months { count: f }, Bucket::Months { count }) => count % f == 0,
-        (Bucket::Months { .. }, Bucket::Fixed { .. }) => false,
-    }
-}
-
 /// The longest that a bucket can be.
 fn longest(bucket: Bucket) -> u64 {
     match bucket {
@@ -169,9 +156,9 @@ fn longest(bucket: Bucket) -> u64 {
 fn check_buckets(schema: &Schema) -> Outcome<()> {
     let option = tiers_option(schema);
     let has_sources = schema.columns.iter().any(|column| column.source.is_some());
-    for (at, tier) in schema.tiers.iter().enumerate() {
+    for (tier, source) in schema.tiers.iter().zip(rrd_store::tier::sources(schema)) {
         if let Some(step) = schema.step.filter(|_| has_sources)
-            && !nests(Bucket::Fixed { length: step, offset: 0 }, tier.bucket)
+            && !(Bucket::Fixed { length: step, offset: 0 }).nests_in(&tier.bucket)
         {
             return Err(Failure::invalid(format!(
                 "option {option}: a bucket of tier {} is not a whole number of STEPs, which the columns with data-source \
@@ -179,7 +166,7 @@ fn check_buckets(schema: &Schema) -> Outcome<()> {
                 tier.name
             )));
         }
-        let source = schema.tiers[..at].iter().rev().find(|fine| nests(fine.bucket, tier.bucket));
+        let source = source.map(|place| &schema.tiers[place]);
         let (of, kept, what) = match source {
             Some(TierDef { name, keep, .. }) => (name.as_str(), *keep, "is made of tier"),
             None => ("RETENTION", schema.ring.retention, "is made of the rows themselves, see"),
