@@ -455,17 +455,20 @@ struct RingWorld {
     world: World,
     kept: BTreeMap<Vec<u8>, Vec<u8>>,
     now: u64,
+    /// The newest row that was ever there.
+    newest: u64,
     name: &'static str,
 }
 
 impl RingWorld {
-    fn new(seed: u64, name: &'static str, ring: Ring) -> RingWorld {
+    fn new(seed: u64, name: &'static str, ring: Ring, keep: [Option<u64>; 3]) -> RingWorld {
         let mut world = World::new(seed);
         world.engine.drop_table("db/t").unwrap();
-        let schema = Schema { ring, ..schema() };
+        let mut schema = Schema { ring, ..schema() };
+        schema.tiers.iter_mut().zip(keep).for_each(|(tier, keep)| tier.keep = keep);
         world.engine.create_table("db/t", schema).unwrap();
         world.table = world.engine.table("db/t").unwrap();
-        RingWorld { world, kept: BTreeMap::new(), now: 100, name }
+        RingWorld { world, kept: BTreeMap::new(), now: 100, newest: 0, name }
     }
 
     fn step(&mut self) {
@@ -513,6 +516,7 @@ impl RingWorld {
             // A key that was there and is behind the horizon is refused, one that is there is a duplicate.
             if txn.insert(&self.world.table, &row, OnDuplicate::Fail).is_ok() && txn.take_refused_rows() == 0 {
                 self.kept.insert(key.clone(), row);
+                self.newest = self.newest.max(time);
             }
         }
         txn.commit().unwrap();
@@ -528,7 +532,12 @@ impl RingWorld {
         let kept: Rows = self.kept.iter().map(|(k, r)| (k.clone(), r.clone())).collect();
         let mut txn = self.world.engine.begin();
         for tier in self.world.table.tiers().iter() {
-            let expected = expected(&kept, &self.world.table.layout(), tier);
+            let Bucket::Fixed { length, .. } = tier.def.bucket else { panic!("fixed buckets only") };
+            let mut expected = expected(&kept, &self.world.table.layout(), tier);
+            if let Some(keep) = tier.def.keep {
+                let oldest = (self.newest * 1_000_000).saturating_sub(keep) / length * length / 1_000_000;
+                expected.retain(|(_, row)| tier.table.layout().view(row).int(1) >= oldest);
+            }
             let read = rows_of(txn.cursor(&tier.table).unwrap(), Direction::Forward, (None, None), 20);
             let compared = |rows: &Rows| {
                 rows.iter().map(|(k, r)| (k.clone(), comparable(&tier.table.layout(), r))).collect::<Vec<_>>()
@@ -542,10 +551,12 @@ impl RingWorld {
 fn tiers_keep_what_a_ring_lets_go() {
     let rows = Ring { max_rows: Some(30), ..Ring::default() };
     let age = Ring { retention: Some(150_000_000), ..Ring::default() };
-    for seed in 0..6 {
+    let series = Ring { series_max_rows: Some(9), ..Ring::default() };
+    for seed in 0..9 {
         println!("seed {seed}");
-        let (name, ring) = [("rows", rows), ("age", age)][seed as usize % 2];
-        let mut world = RingWorld::new(seed, name, ring);
+        let (name, ring) = [("rows", rows), ("age", age), ("series", series)][seed as usize % 3];
+        let keep = [[None; 3], [Some(200_000_000), None, Some(500_000_000)]][seed as usize / 3 % 2];
+        let mut world = RingWorld::new(seed, name, ring, keep);
         for _ in 0..400 {
             world.step();
         }

@@ -140,8 +140,8 @@ impl Engine {
             return;
         }
         let version = table.version();
-        let spans = version.memtables().filter_map(|m| m.touched()?.span());
-        let newest = spans.map(|(_, last)| last).fold(table.newest_seen.load(Ordering::Relaxed), u64::max);
+        let newest = version.memtables().filter_map(|m| m.touched()?.newest());
+        let newest = newest.fold(table.newest_seen.load(Ordering::Relaxed), u64::max);
         table.newest_seen.store(newest, Ordering::Relaxed);
         let schema = table.schema();
         for tier in tiers.iter() {

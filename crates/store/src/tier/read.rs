@@ -11,6 +11,7 @@ use crate::cursor::{Cursor, Direction};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::group::{RowGroup, Span};
+use crate::horizon::Horizon;
 use crate::key;
 use crate::limits;
 use crate::manifest::edit::TableId;
@@ -32,6 +33,26 @@ use super::touched::join;
 const FIRST_BATCH: usize = 1;
 const LAST_BATCH: usize = 1024;
 
+/// Series whose own rings have let buckets go: what is stored of those is never stale, and their rows may be gone.
+struct Frozen {
+    horizon: Horizon,
+    version: Arc<Version>,
+}
+
+impl Frozen {
+    fn has(&self, series: &[u8], bucket: Interval) -> bool {
+        let layout = self.version.active.layout();
+        let floor = self.horizon.floor(series).and_then(|floor| layout.time_of_key(&floor));
+        let (low, high) = bounds_of(layout, series, bucket);
+        let is_in_memory = || {
+            self.version.memtables().any(|m| {
+                m.touched().is_some_and(|touched| touched.has_more()) || m.has_key_between(&low, high.as_deref())
+            })
+        };
+        floor.is_some_and(|floor| floor > bucket.last) && !is_in_memory()
+    }
+}
+
 /// The part of a walk over a tier that is not stored.
 pub(crate) struct TierWalk {
     /// Spans of time whose stored rows are out of date; whole buckets, ascending.
@@ -46,6 +67,7 @@ pub(crate) struct TierWalk {
 
 /// Computes buckets in the order of their keys.
 struct Computed {
+    frozen: Option<Frozen>,
     stale: Arc<[Interval]>,
     buckets: Buckets,
     /// Layout of the tier.
@@ -71,6 +93,8 @@ struct Computed {
 
 /// What all cursors of a walk have in common.
 struct View<'a> {
+    /// What is gone of series with rings of their own.
+    horizon: Option<Horizon>,
     base: &'a Arc<Table>,
     version: Arc<Version>,
     tiers: Arc<[Arc<Tier>]>,
@@ -97,11 +121,12 @@ impl Engine {
         let tiers = base.tiers();
         // Rows behind the horizon count where they are left: the tier keeps what it had of them.
         let mut version = Version::clone(&base.version());
+        let horizon = version.gate.at(snapshot.seq()).filter(|_| base.schema().ring.series_max_rows.is_some());
         version.gate = Arc::default();
         let place = tiers.iter().position(|t| Arc::ptr_eq(&t.table, tier));
         let place = place.ok_or_else(|| Error::NoSuchTable { name: tier.name() })?;
         // The version came first, then what was flushed, then the tiers: what is flushed meanwhile is stale and stored, not neither.
-        View { base: &base, version: Arc::new(version), tiers, snapshot, own }.cursor(place, true)
+        View { horizon, base: &base, version: Arc::new(version), tiers, snapshot, own }.cursor(place, true)
     }
 }
 
@@ -124,6 +149,9 @@ impl View<'_> {
             }
             _ => (from_rows, None),
         };
+        // Buckets that are too old for the tier are not computed either.
+        let horizon = tier.table.version().gate.at(self.snapshot.seq()).filter(|_| has_horizon);
+        let stale = horizon.map_or(stale.clone(), |horizon| buckets.from(&stale, horizon.position.time));
         let stale: Arc<[Interval]> = stale.into();
         let mut version = tier.table.version();
         if !has_horizon && version.gate.latest().is_some() {
@@ -149,7 +177,9 @@ impl View<'_> {
             let layout = self.version.active.layout().clone();
             Box::new(Cursor::new(self.version.clone(), layout, self.snapshot.clone(), self.own.clone()))
         });
+        let frozen = self.horizon.clone().map(|horizon| Frozen { horizon, version: self.version.clone() });
         let computed = Computed {
+            frozen,
             stale: stale.clone(),
             buckets,
             aggregator,
@@ -299,7 +329,13 @@ impl TierWalk {
     /// Whether a stored row is stale.
     fn computed_time(&self, span: &Span, at: u32) -> Result<bool> {
         let time = time_of(&span.group, &self.computed.layout, span.row(at))?;
-        Ok(at_or_after(&self.stale, time).is_some_and(|interval| interval.contains(time)))
+        if !at_or_after(&self.stale, time).is_some_and(|interval| interval.contains(time)) {
+            return Ok(false);
+        }
+        let Some(frozen) = &self.computed.frozen else { return Ok(true) };
+        let key = key_of(&span.group, span.row(at))?;
+        let series = self.computed.layout.series_of(&key).unwrap_or(&[]);
+        Ok(!frozen.has(series, self.computed.buckets.interval(time)))
     }
 }
 
@@ -438,6 +474,10 @@ impl Computed {
                 if is_behind {
                     return Ok(None);
                 }
+                self.pass(&series, bucket)?;
+                continue;
+            }
+            if self.frozen.as_ref().is_some_and(|frozen| frozen.has(&series, bucket)) {
                 self.pass(&series, bucket)?;
                 continue;
             }

@@ -20,6 +20,7 @@ use crate::live::LiveSegment;
 use crate::manifest::edit::Edit;
 use crate::memtable::{Key, Memtable};
 use crate::merge::{Event, Merge};
+use crate::ring::horizon_edits;
 use crate::row::RowLayout;
 use crate::schema::Lane;
 use crate::segment::SegmentMeta;
@@ -208,6 +209,9 @@ impl Refreshed {
         }
         let mut edits = vec![tier_seq_edit(table, self.seq)];
         edits.extend(self.tiers.iter().flat_map(|(tier, segments)| tier.table.edits_for(&metas(segments))));
+        for tier in table.tiers().iter().filter(|tier| tier.def.keep.is_some()) {
+            edits.extend(horizon_edits(&tier.table));
+        }
         if self.has_built {
             edits.push(build_edit(table, &[]));
         }

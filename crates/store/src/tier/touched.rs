@@ -27,6 +27,8 @@ pub struct Touched {
     builds: Vec<(u32, u64)>,
     /// First and last time of all that was touched.
     span: Option<(u64, u64)>,
+    /// The newest row.
+    newest: Option<u64>,
 }
 
 #[derive(Clone)]
@@ -54,6 +56,7 @@ impl Touched {
     /// A commit wrote a row with this time.
     #[inline]
     pub fn note(&mut self, time: u64, seq: u64) {
+        self.newest = self.newest.max(Some(time));
         if let Some(points) = &self.points {
             let affected = points.affected(time);
             self.tiers.iter_mut().for_each(|tier| tier.note_all(affected, seq));
@@ -80,6 +83,7 @@ impl Touched {
 
     /// A commit brought a segment.
     pub fn note_segment(&mut self, segment: &Arc<LiveSegment>) {
+        self.newest = self.newest.max(Some(segment.meta().max_time));
         let times = self.affected(segment.meta().min_time, segment.meta().max_time);
         self.widen(times.first, times.last);
         self.segments.push(segment.clone());
@@ -114,6 +118,11 @@ impl Touched {
 
     fn widen(&mut self, first: u64, last: u64) {
         self.span = Some(self.span.map_or((first, last), |(a, b)| (a.min(first), b.max(last))));
+    }
+
+    /// The newest time of a row.
+    pub fn newest(&self) -> Option<u64> {
+        self.newest
     }
 
     /// First and last time that was touched.
