@@ -152,7 +152,7 @@ fn packed_datetime(seconds: i64) -> u64 {
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let (year, month, day) = civil(days);
     let date = ((year * 13 + month) << 5 | day) as u64;
-    let time = ((rest / 3600) << 12 | (rest % 3600 / 60) << 6 | rest % 60) as u64;
+    let time = ((rest / 3600) << 12 | (rest % 3600 / 60) << 6 | (rest % 60)) as u64;
     DATETIME_SIGN | date << 17 | time
 }
 

@@ -374,8 +374,8 @@ impl Aggregated {
                     group.column(extremes[3])?,
                 ];
                 let Values::Int(counts) = &count.values else { return Err(damaged()) };
-                for row in first..first + rows {
-                    let count = counts[row] ^ COUNT_BIAS;
+                for (row, count) in counts.iter().enumerate().skip(first).take(rows) {
+                    let count = count ^ COUNT_BIAS;
                     if count == 0 {
                         continue;
                     }
