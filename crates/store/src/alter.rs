@@ -160,6 +160,9 @@ impl Engine {
         }
         tables.link_parts(table.id);
         drop(tables);
+        // Tiers may have their first retention now: until here nobody asked for the newest row.
+        let newest = crate::ring::newest_time(&table.version()).unwrap_or(0);
+        table.newest_seen.fetch_max(newest, Ordering::Relaxed);
         self.turn_tiers(table, flushed_seq, &self.open_snapshots());
     }
 

@@ -64,11 +64,13 @@ pub struct Horizon {
     space: Option<Arc<SpaceRule>>,
 }
 
-/// For each series whose own ring is full: the clustering key of its oldest row that is left, newest last, each with the
-/// sequence number from which on it holds.
+/// The oldest keys of a series that are left, each with the sequence number from which on it holds.
+type Floor = SmallVec<[(u64, Key); 1]>;
+
+/// For each series whose own ring is full its floor.
 #[derive(Default)]
 struct Floors {
-    of_series: RwLock<HashMap<Key, SmallVec<[(u64, Key); 1]>>>,
+    of_series: RwLock<HashMap<Key, Floor>>,
 }
 
 /// Lets through what is not behind the horizon: shared by a table and its indexes, by all their versions.
@@ -140,8 +142,7 @@ impl Gate {
     pub fn floors(&self) -> Option<Vec<(Key, Key)>> {
         let floors = self.floors.read().clone()?;
         let of_series = floors.of_series.read();
-        let newest =
-            |(series, floor): (&Key, &SmallVec<[(u64, Key); 1]>)| Some((series.clone(), floor.last()?.1.clone()));
+        let newest = |(series, floor): (&Key, &Floor)| Some((series.clone(), floor.last()?.1.clone()));
         Some(of_series.iter().filter_map(newest).collect::<Vec<_>>()).filter(|floors| !floors.is_empty())
     }
 

@@ -820,7 +820,7 @@ fn gone_chunks(table: &Table, dropped: &[SegmentId], horizon: &Horizon) -> Vec<u
 }
 
 /// The newest time in a table, as the lane holds it.
-fn newest_time(version: &Version) -> Option<u64> {
+pub(crate) fn newest_time(version: &Version) -> Option<u64> {
     let mut newest = version.segments.values().map(|s| s.meta().max_time).max();
     for memtable in version.memtables() {
         memtable.times(&mut |time| newest = newest.max(Some(time)));

@@ -1,7 +1,7 @@
 //! Rings against a simple model: after every commit exactly the rows are there that the model says, through the table,
 //! through an index, in open snapshots, and after flushes, merges and restarts.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should stop")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
