@@ -29,22 +29,6 @@ pub struct Density {
     pub max_length: u64,
 }
 
-impl Density {
-    /// Of rows with these times. Only the middle half of them is looked at: a few rows that come late would make the others
-    /// seem far apart, and their chunk many times as long as it should be.
-    pub fn of(times: &[u64], target_rows: u64, max_length: u64) -> Density {
-        let mut times = times.to_vec();
-        let quarter = times.len() / 4;
-        let mut nth = |n: usize| match times.get(n) {
-            Some(_) => *times.select_nth_unstable(n).1,
-            None => 0,
-        };
-        let last = 3 * quarter;
-        let (min_time, max_time) = (nth(quarter), nth(last));
-        Density { rows: (last - quarter) as u64 + 1, min_time, max_time, target_rows, max_length }
-    }
-}
-
 impl ChunkMap {
     /// From the manifest.
     pub fn new(spans: BTreeMap<u64, ChunkSpan>) -> ChunkMap {
@@ -108,18 +92,6 @@ fn chosen_length(density: Density) -> u64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    /// Rings of rows and bytes under late rows had two chunks instead of sixteen, and gave back half of themselves at once.
-    #[test]
-    fn rows_that_come_late_do_not_make_a_chunk_longer() {
-        let in_time: Vec<u64> = (1_000_000..1_001_000).collect();
-        let late = (0..100).map(|n| 500_000 + 5000 * n);
-        let length = |times: &[u64]| chosen_length(Density::of(times, 4000, u64::MAX));
-        let with_late: Vec<u64> = in_time.iter().copied().chain(late).collect();
-        assert_eq!(length(&in_time), 4096);
-        assert!(length(&with_late) <= 2 * length(&in_time), "{}", length(&with_late));
-        assert_eq!((length(&[]), length(&[7])), (4096, 4096));
-    }
 
     proptest! {
         #[test]

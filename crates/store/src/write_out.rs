@@ -189,7 +189,13 @@ fn split_by_chunk<'a>(
 ) -> Vec<(ChunkSpan, Option<Vec<OutRow<'a>>>)> {
     let times: Vec<u64> = rows.iter().map(|r| layout.time(r.row)).collect();
     let (min, max) = times.iter().fold((u64::MAX, 0), |(min, max), &t| (min.min(t), max.max(t)));
-    let density = Density::of(&times, target_rows, longest_chunk(layout.schema()));
+    let density = Density {
+        rows: rows.len() as u64,
+        min_time: min,
+        max_time: max,
+        target_rows,
+        max_length: longest_chunk(layout.schema()),
+    };
     let fixed = layout.schema().chunk_length;
     let mut chunks = table.chunks.lock();
     let first = chunks.find_or_open(min, fixed, density);
