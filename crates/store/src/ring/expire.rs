@@ -1,0 +1,105 @@
+//! Gives back the space behind the horizon: by whole segments, and for tables of one chunk by a merge.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::horizon::Horizon;
+use crate::limits;
+use crate::manifest::edit::ChunkSpan;
+use crate::manifest::edit::Edit;
+use crate::manifest::edit::TableId;
+use crate::segment::SegmentId;
+use crate::table::Table;
+use crate::version::Version;
+
+use super::durable::horizon_edits;
+
+impl Engine {
+    /// Whether a third of what is stored is behind the horizon, and no snapshot holds it: for tables that are one chunk,
+    /// which only a merge makes smaller.
+    pub(crate) fn is_mostly_gone(&self, table: &Table, version: &Version) -> bool {
+        let Some(horizon) = version.gate.at(self.oldest_snapshot()) else { return false };
+        if version.gate.position() != horizon.position {
+            return false;
+        }
+        let schema = table.schema();
+        let base = schema.index_of.and_then(|of| self.table_by_id(TableId(of.table)));
+        let base = base.as_deref().unwrap_or(table);
+        let Some(live) = base.ring.lock().rows.or_else(|| (!base.is_same(table)).then(|| base.stats().rows)) else {
+            return false;
+        };
+        let stored: u64 = version.segments.values().map(|s| s.meta().rows).sum();
+        stored > limits::GROUP_ROWS as u64 && live.saturating_mul(3) < stored.saturating_mul(2)
+    }
+
+    /// Drops segments of a table and of its indexes that are wholly behind the horizon.
+    pub(crate) fn expire(&self, table: &Table) -> Result<()> {
+        let gate = table.version().gate.clone();
+        let Some(horizon) = gate.at(self.visible_seq.load(Ordering::Acquire)) else { return Ok(()) };
+        let indexes = table.indexes();
+        let tables: Vec<&Table> = std::iter::once(table).chain(indexes.iter().map(|i| &*i.table)).collect();
+        if tables.iter().all(|t| gone_segments(t, &horizon).is_empty()) {
+            return Ok(());
+        }
+        if table.waits_for_refresh(&horizon) {
+            // Tiers need rows until the flush that brings them up to date.
+            self.freeze(table);
+            self.workers.ask_flush(table.id);
+        }
+        let visible = self.visible_seq.load(Ordering::Acquire);
+        let (of_rows, gone) = table.space_horizon(Some(horizon.clone()), None);
+        let horizon_of = |t: &Table| of_rows.as_ref().filter(|_| t.id == table.id).unwrap_or(&horizon).clone();
+        let _alone: Vec<_> = tables.iter().map(|t| t.maintenance.lock()).collect();
+        self.check_writable()?;
+        let mut edits = horizon_edits(table);
+        let (mut dropped, mut closed) = (Vec::new(), Vec::new());
+        for t in &tables {
+            let segments = gone_segments(t, &horizon_of(t));
+            edits.extend(segments.iter().map(|&segment| Edit::RemoveSegment { table: t.id, segment }));
+            let chunks = gone_chunks(t, &segments, &horizon_of(t));
+            edits.extend(chunks.iter().map(|&start| Edit::RemoveChunk { table: t.id, start }));
+            dropped.push(segments);
+            closed.push(chunks);
+        }
+        edits.extend(table.gone_edit(gone));
+        self.commit_manifest(&edits)?;
+        for (t, chunks) in tables.iter().zip(closed) {
+            let mut map = t.chunks.lock();
+            chunks.into_iter().for_each(|start| map.remove(start));
+        }
+        table.raise_gone(gone);
+        // Snapshots that compute buckets from the rows may see further back than the horizon.
+        let seq = if table.tiers().is_empty() { gate.last_move() } else { visible };
+        for (t, segments) in tables.iter().zip(&dropped) {
+            t.install(|version| version.drop_segments(segments, seq));
+            self.forget_dropped(t);
+        }
+        Ok(())
+    }
+}
+
+/// Segments that are wholly behind the horizon, and that nobody is about to drop.
+fn gone_segments(table: &Table, horizon: &Horizon) -> Vec<SegmentId> {
+    let layout = table.layout();
+    let version = table.version();
+    let Some(places) = layout.places() else { return Vec::new() };
+    let pinned = table.pinned_segments();
+    let metas = version.segments.values().map(|s| s.meta());
+    metas.filter(|m| places.is_gone(&layout, m, horizon) && !pinned.contains(&m.id)).map(|m| m.id).collect()
+}
+
+/// Chunks behind the horizon in which nothing is left once these segments are dropped. A bulk statement under way may
+/// still bring rows to one: see `Table::edits_for`.
+fn gone_chunks(table: &Table, dropped: &[SegmentId], horizon: &Horizon) -> Vec<u64> {
+    let version = table.version();
+    let left: BTreeSet<u64> =
+        version.segments.values().filter(|s| !dropped.contains(&s.meta().id)).map(|s| s.meta().chunk).collect();
+    let chunks = table.chunks.lock();
+    let is_gone = |span: &&ChunkSpan| span.end <= horizon.position.time && !left.contains(&span.start);
+    match table.layout().schema().time {
+        Some(_) => chunks.spans().values().filter(is_gone).map(|span| span.start).collect(),
+        None => Vec::new(),
+    }
+}

@@ -1,0 +1,325 @@
+//! The ring: makes room for new rows by moving the horizon, and gives back the space behind it.
+//!
+//! `turn_ring` runs while a commit is applied, so that whoever sees the commit sees the horizon that follows from it. Age
+//! counts from min(newest time in the table, clock). For MAX_ROWS the rows are counted, and those that leave next are
+//! kept in order: a look through the oldest chunk finds the next many thousand of them. For SERIES_MAX_ROWS the same is
+//! kept for each series that was written to. `expire` drops segments that are wholly behind the horizon.
+
+mod bytes;
+mod durable;
+mod expire;
+mod rows;
+mod series;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::horizon::Position;
+use crate::manifest::edit::TableId;
+use crate::memtable::Key;
+use crate::own::OwnWrites;
+use crate::own::PrivateSegment;
+use crate::row::RowLayout;
+use crate::schema::Ring;
+use crate::schema::Schema;
+use crate::table::Table;
+use crate::time::TimeLane;
+use crate::version::Version;
+
+pub(crate) use bytes::Reserved;
+pub(crate) use durable::{
+    FLOORS_PROPERTY, HORIZON_PROPERTY, decode_floors, encode_floors, floors_of_writes, horizon_edits, restore,
+};
+use rows::count_rows;
+use series::SeriesState;
+
+/// What is known of a table's rows, to say which leave next.
+#[derive(Default)]
+pub(crate) struct RingState {
+    /// Rows that are not behind the horizon; `None`: to be counted.
+    rows: Option<u64>,
+    /// The rows that leave next.
+    ahead: BTreeSet<Position>,
+    /// `ahead` has all rows before this one. `None`: nothing is known.
+    ahead_end: Option<Position>,
+    /// Newest time that was ever seen, as the lane holds it. `None`: not looked for.
+    newest: Option<u64>,
+    /// Set when age counts from the clock: the horizon moves without commits.
+    follows_clock: bool,
+    /// Series that were written to.
+    series: HashMap<Key, SeriesState>,
+    /// Set when any series may have too many rows.
+    is_unsettled: bool,
+    /// Where the horizon has to move with the next commit, to free bytes.
+    push_to: Option<Position>,
+}
+
+impl RingState {
+    /// Forgets everything: it will be looked up again.
+    pub fn forget(&mut self) {
+        *self = RingState::default();
+    }
+
+    /// Rows that are not behind the horizon, if they are counted.
+    pub fn rows(&self) -> Option<u64> {
+        self.rows
+    }
+
+    /// Whether the horizon moves with the clock.
+    pub fn follows_clock(&self) -> bool {
+        self.follows_clock
+    }
+
+    fn lose_count(&mut self) {
+        self.rows = None;
+        self.ahead.clear();
+        self.ahead_end = None;
+        self.series.clear();
+    }
+
+    fn is_covered(&self, position: &Position) -> bool {
+        self.ahead_end.as_ref().is_some_and(|end| position < end)
+    }
+
+    fn note(&mut self, position: Position, added: bool) {
+        if let Some(rows) = &mut self.rows {
+            *rows = rows.saturating_add_signed(if added { 1 } else { -1 });
+        }
+        if self.is_covered(&position) {
+            match added {
+                true => _ = self.ahead.insert(position),
+                false => _ = self.ahead.remove(&position),
+            }
+        }
+    }
+}
+
+/// What a commit does to the rows of a table with a ring.
+pub(crate) struct RingChange {
+    /// Position of each row that comes (true) or goes.
+    rows: Vec<(Position, bool)>,
+    /// Rows of private segments that are all new; `None` if that is not known.
+    private_rows: Option<u64>,
+    /// Smallest time in them.
+    private_from: u64,
+    newest: Option<u64>,
+    /// See `OwnWrites::passed`.
+    passed: Option<u64>,
+}
+
+impl RingChange {
+    /// Says that it is not known which rows are new.
+    pub fn is_unknown(&mut self) {
+        self.private_rows = None;
+    }
+
+    /// Of the commit of a write set, before it is applied; `None` if the table has no ring.
+    pub fn of(layout: &RowLayout, own: &OwnWrites) -> Option<RingChange> {
+        let schema = layout.schema();
+        if schema.ring.is_unbounded() || schema.index_of.is_some() {
+            return None;
+        }
+        let counts = schema.ring.max_rows.is_some() || schema.ring.series_max_rows.is_some();
+        let has_time = schema.time.is_some();
+        let time_of = |key: &[u8]| layout.time_of_key(key).unwrap_or(0);
+        let puts = || own.map.iter().filter(|(_, w)| w.row.is_some());
+        let metas = || own.private.iter().map(|p| p.segment.meta());
+        let newest = puts().map(|(key, _)| time_of(key)).chain(metas().map(|m| m.max_time)).max();
+        let changes_count = |w: &crate::own::OwnWrite| match (w.row.is_some(), w.expects_absent.is_some()) {
+            (true, true) => Some(true),
+            (false, false) => Some(false),
+            _ => None,
+        };
+        let changed = own.map.iter().filter(|_| counts).filter_map(|(key, write)| {
+            Some((Position { time: time_of(key), key: key.clone() }, changes_count(write)?))
+        });
+        let is_new = |p: &PrivateSegment| p.expects_absent.is_some() && p.segment.meta().tombstones == 0;
+        let is_plain = own.private.is_empty() || (own.map.is_empty() && own.private.iter().all(is_new));
+        Some(RingChange {
+            rows: changed.collect(),
+            private_rows: is_plain.then(|| metas().map(|m| m.rows).sum()),
+            private_from: metas().map(|m| m.min_time).min().unwrap_or(u64::MAX),
+            newest: newest.filter(|_| has_time),
+            passed: own.passed,
+        })
+    }
+}
+
+impl Engine {
+    /// Moves the horizon of a table as its ring asks for, with the commit `seq` that was just applied. Only while no other
+    /// commit is applied. Returns whether a segment is wholly behind the horizon now.
+    pub(crate) fn turn_ring(&self, table: &Table, seq: u64, change: &RingChange, snapshots: &[u64]) -> Result<()> {
+        let layout = table.layout();
+        let ring = layout.schema().ring;
+        let mut state = table.ring.lock();
+        let version = table.version();
+        let before = version.gate.position();
+        self.note_change(&mut state, &version, &layout, &ring, change, seq, snapshots)?;
+        if let Some(time) = change.passed {
+            let to = Position { time, key: Key::new() };
+            state.push_to = state.push_to.take().max(Some(to));
+        }
+        if let Some(to) = state.push_to.take().filter(|to| *to > version.gate.position()) {
+            self.pass(&mut state, &to);
+            version.gate.move_to(seq, to, snapshots);
+        }
+        if let Some(bound) = self.age_bound(table, &layout, &ring, &mut state)? {
+            let to = Position { time: bound, key: Key::new() };
+            if to > version.gate.position() {
+                self.pass(&mut state, &to);
+                version.gate.move_to(seq, to, snapshots);
+            }
+        }
+        if let Some(max_rows) = ring.max_rows {
+            self.bound_rows(&mut state, &version, &layout, max_rows, seq, snapshots)?;
+        }
+        if version.gate.position() > before {
+            self.workers.ask_merge(table.id);
+        }
+        Ok(())
+    }
+
+    /// Takes the rows of a commit into the count.
+    #[expect(clippy::too_many_arguments, reason = "one caller, which has it all at hand")]
+    fn note_change(
+        &self,
+        state: &mut RingState,
+        version: &Arc<Version>,
+        layout: &Arc<RowLayout>,
+        ring: &Ring,
+        change: &RingChange,
+        seq: u64,
+        snapshots: &[u64],
+    ) -> Result<()> {
+        if let (Some(newest), Some(known)) = (change.newest, state.newest) {
+            state.newest = Some(known.max(newest));
+        }
+        let horizon = version.gate.latest();
+        let is_gone = |position: &Position| match (&horizon, layout.places()) {
+            (Some(horizon), Some(places)) => places.is_key_gone(layout, &position.key, horizon),
+            _ => false,
+        };
+        match change.private_rows {
+            None => state.lose_count(),
+            Some(rows) if rows > 0 => {
+                // Some of them may be behind the horizon, or leave next.
+                let edge = version.gate.position().time;
+                if change.private_from <= edge || ring.series_max_rows.is_some() {
+                    state.lose_count();
+                }
+                if let Some(count) = &mut state.rows {
+                    *count += rows;
+                }
+                if state.ahead_end.as_ref().is_some_and(|end| change.private_from <= end.time) {
+                    state.ahead.clear();
+                    state.ahead_end = None;
+                }
+            }
+            _ => {}
+        }
+        for (position, added) in &change.rows {
+            if !is_gone(position) {
+                state.note(position.clone(), *added);
+            }
+        }
+        if let Some(max) = ring.series_max_rows {
+            self.bound_series(state, version, layout, max, change, seq, snapshots)?;
+        }
+        Ok(())
+    }
+
+    /// The oldest time that is not too old.
+    fn age_bound(&self, table: &Table, layout: &RowLayout, ring: &Ring, state: &mut RingState) -> Result<Option<u64>> {
+        let (Some(retention), Some(lane)) = (ring.retention, TimeLane::of(layout.schema())) else { return Ok(None) };
+        let newest = match state.newest {
+            Some(newest) => newest,
+            None => {
+                let Some(newest) = newest_time(&table.version()) else { return Ok(None) };
+                newest
+            }
+        };
+        state.newest = Some(newest);
+        let (newest, clock) = (lane.micros(newest), self.clock_micros());
+        state.follows_clock = newest > clock;
+        let oldest = newest.min(clock).saturating_sub_unsigned(retention);
+        Ok(Some(lane.at_or_after(oldest)))
+    }
+
+    /// The horizon moves to `to`: rows on the way are no longer counted.
+    fn pass(&self, state: &mut RingState, to: &Position) {
+        let mut passed = 0;
+        while state.ahead.first().is_some_and(|first| first < to) {
+            state.ahead.pop_first();
+            passed += 1;
+        }
+        if state.is_covered(to) {
+            state.rows = state.rows.map(|rows| rows.saturating_sub(passed));
+        } else {
+            state.lose_count();
+        }
+    }
+
+    /// Moves the horizon of a table to where its ring says, by a commit without rows: after an ALTER TABLE, at the
+    /// start, when the clock moves on. Returns how many rows fell behind it, if that is asked for.
+    pub fn settle_ring(&self, table: &Arc<Table>, is_counted: bool) -> Result<u64> {
+        if table.schema().ring.is_unbounded() || table.is_index() {
+            return Ok(0);
+        }
+        let count = || count_rows(&table.version(), &table.layout());
+        let before = if is_counted { count()? } else { 0 };
+        {
+            let _turn = self.apply_turn.lock();
+            let mut state = table.ring.lock();
+            state.forget();
+            state.is_unsettled = true;
+        }
+        self.commit_nothing(table)?;
+        self.make_room(table, 0)?;
+        if is_counted {
+            // What the log has is replayed with the ring of then: a shorter one in between would leave no trace.
+            let _alone = table.maintenance.lock();
+            self.commit_manifest(&horizon_edits(table))?;
+        }
+        Ok(if is_counted { before.saturating_sub(count()?) } else { 0 })
+    }
+
+    /// The ring that bounds a table: of an index or a tier that of its table.
+    pub(crate) fn ring_of(&self, table: &Table, schema: &Schema) -> Option<Ring> {
+        let of = schema.index_of.map(|of| of.table).or(schema.tier_of.map(|of| of.table));
+        let ring = match of {
+            None => schema.ring,
+            Some(id) if id != table.id.0 => self.table_by_id(TableId(id))?.schema().ring,
+            Some(_) => return None,
+        };
+        Some(ring).filter(|ring| !ring.is_unbounded())
+    }
+
+    /// After the start: rows that the log brought back may have to leave again.
+    pub(crate) fn settle_rings(self: &Arc<Self>) -> Result<()> {
+        self.all_tables().iter().try_for_each(|table| self.settle_ring(table, false).map(|_| ()))
+    }
+
+    /// Looks after tables whose age counts from the clock.
+    pub(crate) fn follow_clock(&self) {
+        for table in self.all_tables() {
+            if table.ring.lock().follows_clock()
+                && let Err(error) = self.commit_nothing(&table)
+            {
+                tracing::warn!(table = table.name(), %error, "could not move the horizon");
+            }
+        }
+    }
+}
+
+/// The newest time in a table, as the lane holds it.
+pub(crate) fn newest_time(version: &Version) -> Option<u64> {
+    let mut newest = version.segments.values().map(|s| s.meta().max_time).max();
+    for memtable in version.memtables() {
+        memtable.times(&mut |time| newest = newest.max(Some(time)));
+    }
+    newest
+}
