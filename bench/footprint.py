@@ -36,7 +36,7 @@ COLUMNS = ("sensor INT UNSIGNED NOT NULL, ts INT UNSIGNED NOT NULL, temperature 
 
 
 def settings():
-    sensors = int(os.environ.get("SENSORS") or 150)
+    sensors = int(os.environ.get("SENSORS") or 100)
     return {
         "laps": int(os.environ.get("LAPS") or 20),
         "sensors": sensors,

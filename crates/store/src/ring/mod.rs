@@ -178,7 +178,8 @@ impl Engine {
             self.bound_rows(&mut state, &version, &layout, max_rows, seq, snapshots)?;
         }
         if version.gate.position() > before {
-            self.workers.ask_merge(table.id);
+            // A full ring's horizon moves with each commit: two threads woken for each row cost more than the row.
+            self.workers.ask_merge_later(table.id);
         }
         Ok(())
     }
