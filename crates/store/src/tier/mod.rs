@@ -66,6 +66,10 @@ impl Tier {
     /// Tells a table and its tiers which tiers are computed from them.
     pub(crate) fn link(base: &Arc<Table>, tiers: &[Arc<Tier>]) {
         let schema = base.schema();
+        if schema.is_part() {
+            // Who is computed from a tier is said when its table is linked.
+            return;
+        }
         let from = |source: Option<usize>| {
             let dependents = tiers.iter().filter(|tier| tier.source == source);
             dependents.filter_map(|tier| Buckets::of(&schema, tier.def.bucket)).collect()
