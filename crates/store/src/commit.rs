@@ -431,8 +431,7 @@ impl Engine {
                     None => newest.forget(),
                 }
                 self.workers.ask_merge(t.table.id);
-                t.table
-                    .install(|v| v.segments.extend(committed.iter().map(|p| (p.segment.meta().id, p.segment.clone()))));
+                t.table.install(|v| v.segments.extend(committed.iter().map(|p| p.segment.clone())));
                 if let Some(mut touched) = version.active.touched() {
                     committed.iter().for_each(|p| touched.note_segment(&p.segment));
                     self.workers.ask_flush(t.table.id);

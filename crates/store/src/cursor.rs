@@ -419,17 +419,16 @@ impl Cursor {
             }
         }
         inputs.extend(self.version.memtables().filter(|m| !m.is_empty()).map(|m| Input::Memtable(m.clone())));
-        for segment in self.version.segments_at(self.snapshot.seq()) {
+        let (first, last) = self.bounds.times.unwrap_or((0, u64::MAX));
+        let (from, to) = self.times.unwrap_or((0, u64::MAX));
+        for segment in self.version.segments_at(self.snapshot.seq(), (first.max(from), last.min(to))) {
             let meta = segment.meta();
             if let (Some(horizon), Some(places)) = (&self.horizon, self.layout.places())
                 && places.is_gone(&self.layout, meta, horizon)
             {
                 continue;
             }
-            let is_within = |(from, to)| meta.min_time <= to && from <= meta.max_time;
-            if self.bounds.times.is_none_or(is_within) && self.times.is_none_or(is_within) {
-                inputs.push(Input::Segment { segment: segment.clone(), base_seq: meta.base_seq });
-            }
+            inputs.push(Input::Segment { segment: segment.clone(), base_seq: meta.base_seq });
         }
         inputs
     }

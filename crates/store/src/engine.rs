@@ -455,15 +455,36 @@ impl Engine {
                 }
                 return Ok(());
             }
+            let rounds = self.merge_rounds(table, &version, &plans);
             drop(version);
-            for plan in plans {
-                if table.pinned_chunks().contains(&plan.chunk) {
+            for plans in rounds {
+                let pinned = table.pinned_chunks();
+                if plans.iter().any(|plan| pinned.contains(&plan.chunk)) {
                     break;
                 }
-                let _room = self.make_room_for_merge(table, &plan)?;
-                self.run_merge(table, &plan, progress)?;
+                let _room = self.make_room_for_merges(table, plans)?;
+                self.run_merges(table, plans, progress)?;
             }
         }
+    }
+
+    /// Puts merges together that are done at once: many small ones cost few syncs then.
+    fn merge_rounds<'a>(&self, table: &Table, version: &Version, mut plans: &'a [Plan]) -> Vec<&'a [Plan]> {
+        // In a ring of bytes old and new segments need room side by side.
+        let is_tight = self.ring_of(table, &table.schema()).is_some_and(|ring| ring.max_bytes.is_some());
+        let most = if is_tight { 0 } else { limits::MERGE_ROUND_BYTES };
+        let mut rounds = Vec::new();
+        while !plans.is_empty() {
+            let mut bytes = 0;
+            let fits = |plan: &&Plan| {
+                bytes += plan.bytes_in(version);
+                bytes <= most
+            };
+            let (round, rest) = plans.split_at(plans.iter().take_while(fits).count().max(1));
+            rounds.push(round);
+            plans = rest;
+        }
+        rounds
     }
 
     /// Lets go of dropped segments that no snapshot sees any more; the others are looked at again later.
@@ -758,8 +779,7 @@ impl Version {
         state: &TableState,
     ) -> Version {
         let mut version = Version::without_rows(layout);
-        let segments =
-            state.segments.values().map(|meta| (meta.id, LiveSegment::open(fs, cache, dir, id, meta.clone())));
+        let segments = state.segments.values().map(|meta| LiveSegment::open(fs, cache, dir, id, meta.clone()));
         version.segments.extend(segments);
         version
     }

@@ -12,6 +12,7 @@ use crate::live::LiveSegment;
 use crate::manifest::edit::Edit;
 use crate::memtable::{Memtable, RowVersion};
 use crate::ring::horizon_edits;
+use crate::segment::SegmentMeta;
 use crate::table::Table;
 use crate::wal::Lsn;
 use crate::write_out::OutRow;
@@ -130,10 +131,8 @@ impl Engine {
         table.raise_gone(gone);
         table.install(|version| {
             version.frozen.retain(|(m, _)| !Arc::ptr_eq(m, memtable));
-            for meta in &metas {
-                let segment = LiveSegment::open(&self.fs, &self.cache, &table.dir, table.id, meta.clone());
-                version.segments.insert(meta.id, segment);
-            }
+            let open = |meta: &SegmentMeta| LiveSegment::open(&self.fs, &self.cache, &table.dir, table.id, meta.clone());
+            version.segments.extend(metas.iter().map(open));
         });
         table.flushed_seq.store(complete_up_to, Ordering::Release);
         self.memory.frozen.fetch_sub(memtable.bytes() as i64, Ordering::Relaxed);

@@ -64,5 +64,15 @@ pub const MANIFEST_REWRITE_BYTES: u64 = 4 << 20;
 /// for what a damaged footer can make us allocate.
 pub const FOOTER_KEY_BYTES: usize = 256 << 20;
 
+/// New segment files that wait to be synced together, open as long.
+pub const FILES_SYNCED_TOGETHER: usize = 64;
+
+/// Files that are synced at the same time. One by one each takes some milliseconds on a disk that keeps its promise, side
+/// by side a fraction of one; more gained little where it was tried.
+pub const SYNCS_AT_ONCE: usize = 32;
+
+/// Bytes of segments that one round of merges reads, if it is more than one merge: what a stop, or a crash, throws away.
+pub const MERGE_ROUND_BYTES: u64 = 16 << 20;
+
 /// Segment files kept open for reading: far below the usual 1024 descriptors that the server shares with us.
 pub const OPEN_SEGMENT_FILES: usize = 512;

@@ -115,7 +115,7 @@ fn link(tables: &Tables, fs: &Arc<dyn Fs>, cache: &Arc<BlockCache>, links: &[Edi
             Edit::AddChunk { span, .. } => table.chunks.lock().restore(*span),
             Edit::AddSegment { meta, .. } => {
                 let segment = LiveSegment::open(fs, cache, &table.dir, table.id, meta.clone());
-                table.install(|v| drop(v.segments.insert(meta.id, segment)));
+                table.install(|v| v.segments.insert(segment));
                 *table.newest.lock() = Newest::new(false);
             }
             _ => {}

@@ -166,10 +166,10 @@ impl Engine {
 
     fn swap(&self, table: &Table, version: &mut Version, swaps: &[Swap]) {
         for (old, new) in swaps {
-            version.segments.remove(&old.meta().id);
+            version.segments.remove(old.meta().id);
             if let Some(meta) = new {
                 let segment = LiveSegment::open(&self.fs, &self.cache, &table.dir, table.id, meta.clone());
-                version.segments.insert(meta.id, segment);
+                version.segments.insert(segment);
             }
         }
     }
@@ -289,8 +289,7 @@ impl Engine {
             *index.chunks.lock() = chunks;
             *index.newest.lock() = Newest::new(false);
             index.flushed_seq.store(seq, Ordering::Release);
-            let segments = new.iter().map(|p| (p.segment.meta().id, p.segment.clone()));
-            index.install(|version| version.segments.extend(segments));
+            index.install(|version| version.segments.extend(new.iter().map(|p| p.segment.clone())));
         }
         Ok(())
     }

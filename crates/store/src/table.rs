@@ -180,10 +180,10 @@ impl Table {
             _ => None,
         };
         let mut rows = 0;
-        for segment in version.segments.values() {
+        let (from, to) = times.unwrap_or((0, u64::MAX));
+        for segment in version.segments.between(from, to) {
             let meta = segment.meta();
-            let apart = times.is_some_and(|(from, to)| meta.max_time < from || to < meta.min_time)
-                || low.is_some_and(|k| k > meta.last_key.as_slice())
+            let apart = low.is_some_and(|k| k > meta.last_key.as_slice())
                 || high.is_some_and(|k| k <= meta.first_key.as_slice());
             if !apart {
                 // A damaged footer is the scan's to report.
@@ -278,9 +278,9 @@ impl Table {
         }
         let mut found = (rows.rows() > 0).then(|| (RowGroup::from_rows(layout.clone(), rows), 0));
         let time = layout.time_of_key(key).unwrap_or(0);
-        for segment in version.segments_at(snapshot) {
+        for segment in version.segments_at(snapshot, (time, time)) {
             let meta = segment.meta();
-            if best.is_some_and(|b| b >= meta.max_seq) || !(meta.min_time..=meta.max_time).contains(&time) {
+            if best.is_some_and(|b| b >= meta.max_seq) {
                 continue;
             }
             if let Some((group, row)) = segment_row_at(segment, meta.base_seq, layout, key, snapshot)?
@@ -347,11 +347,11 @@ impl Table {
             best = newer(best, found, after);
         }
         let time = layout.time_of_key(key).unwrap_or(0);
-        for segment in version.segments.values() {
+        for segment in version.segments.between(time, time) {
             let meta = segment.meta();
             let worthwhile = meta.max_seq > after.max(best.as_ref().map_or(0, |f| f.seq))
                 || (meta.max_seq == 0 && after == 0 && best.is_none());
-            if worthwhile && (meta.min_time..=meta.max_time).contains(&time) {
+            if worthwhile {
                 best = newer(best, find_in_segment(segment, meta.base_seq, &layout, key)?, after);
             }
         }

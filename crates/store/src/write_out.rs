@@ -3,6 +3,7 @@
 //! Flushes, bulk loads and spills of large transactions all end here. The files are durable when it returns (their
 //! names too), but nothing refers to them yet.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rrd_codec::{Bitmap, Effort};
@@ -10,8 +11,8 @@ use rrd_codec::{Bitmap, Effort};
 use crate::chunk::Density;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::fs::{WriteFile, sync_all};
 use crate::limits;
-use crate::manifest::edit::ChunkSpan;
 use crate::row::RowLayout;
 use crate::schema::Schema;
 use crate::segment::{SegmentMeta, SegmentWriter};
@@ -77,17 +78,21 @@ impl Engine {
         effort: Effort,
         metas: &mut Vec<SegmentMeta>,
     ) -> Result<()> {
-        if layout.schema().time.is_none() {
-            metas.push(self.write_segment(table, layout, rows, 0, effort)?);
-            return Ok(());
-        }
-        for (span, part) in split_by_chunk(table, layout, rows, self.chunk_target(table, layout)) {
-            match part {
-                None => metas.push(self.write_segment(table, layout, rows, span.start, effort)?),
-                Some(part) => metas.push(self.write_segment(table, layout, &part, span.start, effort)?),
+        let parts = match layout.schema().time {
+            None => vec![(0, None)],
+            Some(_) => split_by_chunk(table, layout, rows, self.chunk_target(table, layout)),
+        };
+        let mut files = Vec::new();
+        for (chunk, part) in parts {
+            let rows = part.as_deref().unwrap_or(rows);
+            let (meta, file) = self.write_segment(table, layout, rows, chunk, effort)?;
+            metas.push(meta);
+            files.push(file);
+            if files.len() >= limits::FILES_SYNCED_TOGETHER {
+                sync_all(&*self.fs, std::mem::take(&mut files))?;
             }
         }
-        Ok(())
+        sync_all(&*self.fs, files)
     }
 
     fn write_segment(
@@ -97,13 +102,13 @@ impl Engine {
         rows: &[OutRow<'_>],
         chunk: u64,
         effort: Effort,
-    ) -> Result<SegmentMeta> {
+    ) -> Result<(SegmentMeta, Box<dyn WriteFile>)> {
         let id = self.take_segment_id();
         let mut writer = SegmentWriter::create(&self.fs, &table.dir, id, table.id, layout.clone(), effort)?;
         let base = rows.iter().map(|r| r.seq).min().unwrap_or(0);
         let written = push_groups(&mut writer, rows, base).map(|()| writer.rows());
         match written {
-            Ok(_) => writer.finish(chunk, base, false),
+            Ok(_) => writer.finish_unsynced(chunk, base, false),
             Err(error) => {
                 if let Err(error) = writer.abandon() {
                     tracing::warn!(%error, "could not remove an unfinished segment");
@@ -180,13 +185,13 @@ fn group_len(rows: &[OutRow<'_>]) -> usize {
     rows.len().min(limits::GROUP_ROWS)
 }
 
-/// The chunks of `rows`, opened if need be, each with its rows; `None` stands for all of them.
+/// The chunks of `rows`, by their starts, opened if need be, each with its rows; `None` stands for all of them.
 fn split_by_chunk<'a>(
     table: &Table,
     layout: &RowLayout,
     rows: &[OutRow<'a>],
     target_rows: u64,
-) -> Vec<(ChunkSpan, Option<Vec<OutRow<'a>>>)> {
+) -> Vec<(u64, Option<Vec<OutRow<'a>>>)> {
     let times: Vec<u64> = rows.iter().map(|r| layout.time(r.row)).collect();
     let (min, max) = times.iter().fold((u64::MAX, 0), |(min, max), &t| (min.min(t), max.max(t)));
     let density = Density {
@@ -200,15 +205,15 @@ fn split_by_chunk<'a>(
     let mut chunks = table.chunks.lock();
     let first = chunks.find_or_open(min, fixed, density);
     if max < first.end || first.end == u64::MAX {
-        return vec![(first, None)];
+        return vec![(first.start, None)];
     }
-    let mut parts: std::collections::BTreeMap<u64, (ChunkSpan, Vec<OutRow<'a>>)> = std::collections::BTreeMap::new();
+    let mut parts: BTreeMap<u64, Vec<OutRow<'a>>> = BTreeMap::new();
     let mut current = first;
     for (row, &time) in rows.iter().zip(&times) {
         if time < current.start || (time >= current.end && current.end != u64::MAX) {
             current = chunks.find_or_open(time, fixed, density);
         }
-        parts.entry(current.start).or_insert_with(|| (current, Vec::new())).1.push(*row);
+        parts.entry(current.start).or_default().push(*row);
     }
-    parts.into_values().map(|(span, part)| (span, Some(part))).collect()
+    parts.into_iter().map(|(start, part)| (start, Some(part))).collect()
 }

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use crate::limits::{MAX_CHUNK_SEGMENTS, MERGES_PLANNED, TOMBSTONES_WORTH_A_MERGE};
 use crate::segment::{SegmentId, SegmentMeta};
+use crate::version::Version;
 
 /// What to merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,13 @@ pub struct Plan {
     pub segments: Vec<SegmentId>,
     /// Whether that is all of the chunk: the result is sealed, tombstones go.
     pub whole_chunk: bool,
+}
+
+impl Plan {
+    /// Bytes of the segments, as far as a version has them.
+    pub fn bytes_in(&self, version: &Version) -> u64 {
+        self.segments.iter().filter_map(|id| version.segments.get(id)).map(|s| s.meta().bytes).sum()
+    }
 }
 
 /// The next merges that are due, each of another chunk, at most `MERGES_PLANNED`. `everything` also seals the chunks

@@ -2,8 +2,9 @@
 //!
 //! Only versions that some snapshot sees are kept. When the whole chunk is merged, rows that every snapshot sees lose
 //! their sequence numbers (they cost nothing then) and tombstones that every snapshot sees are dropped. One
-//! manifest edit swaps the old segments for the new one.
+//! manifest edit swaps the old segments for the new ones: those of one merge, or of many small ones.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,6 +14,7 @@ use crate::cursor::Direction;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::flush::is_needed;
+use crate::fs::{WriteFile, sync_all};
 use crate::group::RowGroup;
 use crate::horizon::Horizon;
 use crate::limits;
@@ -28,13 +30,23 @@ use crate::table::Table;
 use super::choose::Plan;
 
 impl Engine {
-    /// Runs a merge. `progress(rows)` is told about rows read and returns false to stop.
-    pub(crate) fn run_merge(&self, table: &Table, plan: &Plan, progress: &mut dyn FnMut(u64) -> bool) -> Result<()> {
+    /// Runs merges of different chunks, which one manifest edit brings into effect; plans that are void by now are passed
+    /// over. `progress(rows)` is told about rows read and returns false to stop: then none of them is done.
+    pub(crate) fn run_merges(
+        &self,
+        table: &Table,
+        plans: &[Plan],
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<()> {
         let _alone = table.maintenance.lock();
         self.check_writable()?;
-        let Some((inputs, forget_until)) = self.merge_inputs(table, plan) else { return Ok(()) };
+        let merges = self.merge_inputs(table, plans);
+        if merges.is_empty() {
+            return Ok(());
+        }
         let layout = table.layout();
-        let running = self.activity.begin("merge", table.name(), inputs.iter().map(|s| s.meta().rows).sum());
+        let inputs = || merges.iter().flat_map(|merge| &merge.inputs);
+        let running = self.activity.begin("merge", table.name(), inputs().map(|s| s.meta().rows).sum());
         let mut progress = |rows: u64| {
             running.job.done.fetch_add(rows, Ordering::Relaxed);
             progress(rows)
@@ -42,76 +54,87 @@ impl Engine {
         let snapshots = self.open_snapshots();
         let horizon = table.version().gate.at(snapshots.first().copied().unwrap_or(0));
         let (horizon, gone) = table.space_horizon(horizon, None);
-        let merged = self.write_merged(
-            table,
-            &layout,
-            plan,
-            &inputs,
-            (forget_until, &snapshots, horizon.as_ref()),
-            &mut progress,
-        )?;
-        let mut edits: Vec<Edit> =
-            merged.iter().map(|meta| Edit::AddSegment { table: table.id, meta: meta.clone() }).collect();
-        edits.extend(plan.segments.iter().map(|&segment| Edit::RemoveSegment { table: table.id, segment }));
-        edits.extend(table.gone_edit(gone));
-        let committed = self.fs.sync_dir(&table.dir).and_then(|()| self.commit_manifest(&edits));
+        let seen = Seen { snapshots: &snapshots, horizon: horizon.as_ref() };
+        let mut merged = Vec::with_capacity(merges.len());
+        let written = self.write_all_merged(table, &layout, &merges, &seen, &mut merged, &mut progress);
+        let committed = written.and_then(|()| {
+            let added = merged.iter().map(|meta| Edit::AddSegment { table: table.id, meta: meta.clone() });
+            let removed = inputs().map(|s| Edit::RemoveSegment { table: table.id, segment: s.meta().id });
+            let edits: Vec<Edit> = added.chain(removed).chain(table.gone_edit(gone)).collect();
+            self.fs.sync_dir(&table.dir).and_then(|()| self.commit_manifest(&edits))
+        });
         if let Err(error) = committed {
             self.remove_refused(table, &merged);
             return Err(error);
         }
-        self.activity.note_merge(inputs.iter().map(|s| s.meta().bytes).sum(), &merged);
+        self.activity.note_merges(merges.len() as u64, inputs().map(|s| s.meta().bytes).sum(), &merged);
         table.raise_gone(gone);
         table.install(|v| {
-            for segment in &inputs {
-                v.segments.remove(&segment.meta().id);
-            }
-            for meta in merged {
-                v.segments.insert(meta.id, LiveSegment::open(&self.fs, &self.cache, &table.dir, table.id, meta));
-            }
+            inputs().for_each(|segment| drop(v.segments.remove(segment.meta().id)));
+            let open = |meta| LiveSegment::open(&self.fs, &self.cache, &table.dir, table.id, meta);
+            v.segments.extend(merged.into_iter().map(open));
         });
-        inputs.iter().for_each(|s| s.mark_obsolete());
+        inputs().for_each(|s| s.mark_obsolete());
         Ok(())
     }
 
-    /// The segments of a plan, and the sequence number up to which they are all that there is of their chunk (0 if
-    /// they are only a part of it). `None` if the plan is void: its segments were merged or truncated meanwhile, or
-    /// the chunk got more.
-    fn merge_inputs(&self, table: &Table, plan: &Plan) -> Option<(Vec<Arc<LiveSegment>>, u64)> {
+    /// What is to be merged, but for plans that are void: their segments were merged or truncated meanwhile, or the chunk
+    /// got more.
+    fn merge_inputs<'a>(&self, table: &Table, plans: &'a [Plan]) -> Vec<Inputs<'a>> {
         let _turn = self.apply_turn.lock();
         let version = table.version();
-        let inputs: Vec<Arc<LiveSegment>> =
-            plan.segments.iter().filter_map(|id| version.segments.get(id).cloned()).collect();
-        if inputs.len() != plan.segments.len() {
-            return None;
-        }
-        // Pins are set under the maintenance lock, which is held: the plan may be older than they are.
+        // Pins are set under the maintenance lock, which is held: the plans may be older than they are.
         let pinned = table.pinned_segments();
-        if plan.segments.iter().any(|id| pinned.contains(id)) {
-            return None;
+        let mut of_chunk: HashMap<u64, usize> = plans.iter().map(|plan| (plan.chunk, 0)).collect();
+        for segment in version.segments.values() {
+            of_chunk.entry(segment.meta().chunk).and_modify(|count| *count += 1);
         }
-        if !plan.whole_chunk {
-            return Some((inputs, 0));
-        }
-        if version.segments.values().filter(|s| s.meta().chunk == plan.chunk).count() != inputs.len() {
-            return None;
-        }
-        // An old snapshot still sees rows that tombstones here hide from it.
-        if version.dropped.values().any(|(s, _)| s.meta().chunk == plan.chunk) {
-            return Some((inputs, 0));
-        }
-        Some((inputs, self.complete_in_segments(table)))
+        let dropped: BTreeSet<u64> = version.dropped.values().map(|(s, _)| s.meta().chunk).collect();
+        let complete = self.complete_in_segments(table);
+        let inputs_of = |plan: &'a Plan| {
+            let inputs: Vec<_> = plan.segments.iter().filter_map(|id| version.segments.get(id).cloned()).collect();
+            let is_there = inputs.len() == plan.segments.len() && !plan.segments.iter().any(|id| pinned.contains(id));
+            let is_whole = of_chunk.get(&plan.chunk) == Some(&inputs.len());
+            // An old snapshot still sees rows that tombstones here hide from it.
+            let forgets = plan.whole_chunk && !dropped.contains(&plan.chunk);
+            let forget_until = if forgets { complete } else { 0 };
+            (is_there && (is_whole || !plan.whole_chunk)).then_some(Inputs { plan, inputs, forget_until })
+        };
+        plans.iter().filter_map(inputs_of).collect()
     }
 
-    /// The merged segment; none when no row is left.
+    /// Writes the segments of some merges and makes them durable, but for their names.
+    fn write_all_merged(
+        &self,
+        table: &Table,
+        layout: &Arc<RowLayout>,
+        merges: &[Inputs<'_>],
+        seen: &Seen<'_>,
+        merged: &mut Vec<SegmentMeta>,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<()> {
+        let mut files = Vec::new();
+        for merge in merges {
+            if let Some((meta, file)) = self.write_merged(table, layout, merge, seen, progress)? {
+                merged.push(meta);
+                files.push(file);
+            }
+            if files.len() >= limits::FILES_SYNCED_TOGETHER {
+                sync_all(&*self.fs, std::mem::take(&mut files))?;
+            }
+        }
+        sync_all(&*self.fs, files)
+    }
+
+    /// The merged segment, its file not synced yet; none when no row is left.
     fn write_merged(
         &self,
         table: &Table,
         layout: &Arc<RowLayout>,
-        plan: &Plan,
-        inputs: &[Arc<LiveSegment>],
-        (forget_until, snapshots, horizon): (u64, &[u64], Option<&Horizon>),
+        Inputs { plan, inputs, forget_until }: &Inputs<'_>,
+        seen: &Seen<'_>,
         progress: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<Vec<SegmentMeta>> {
+    ) -> Result<Option<(SegmentMeta, Box<dyn WriteFile>)>> {
         let effort = match (plan.whole_chunk, layout.schema().compression) {
             (true, Compression::Small) => Effort::Small,
             _ => Effort::Fast,
@@ -120,7 +143,7 @@ impl Engine {
             true => 0,
             false => inputs.iter().map(|s| s.meta().base_seq).min().unwrap_or(0),
         };
-        let forget_until = forget_until.min(snapshots.first().copied().unwrap_or(0));
+        let forget_until = (*forget_until).min(seen.snapshots.first().copied().unwrap_or(0));
         let writer =
             SegmentWriter::create(&self.fs, &table.dir, self.take_segment_id(), table.id, layout.clone(), effort)?;
         let mut out = Output {
@@ -134,7 +157,7 @@ impl Engine {
             bytes: 0,
         };
         out.begin_group();
-        let written = merge_into(&mut out, layout, inputs, snapshots, horizon, progress);
+        let written = merge_into(&mut out, layout, inputs, seen, progress);
         let done = written.and_then(|()| out.end_group());
         match done {
             Err(error) => {
@@ -143,21 +166,34 @@ impl Engine {
                 }
                 Err(error)
             }
-            Ok(()) if out.writer.rows() == 0 => out.writer.abandon().map(|()| Vec::new()),
-            Ok(()) => Ok(vec![out.writer.finish(plan.chunk, base_seq, plan.whole_chunk)?]),
+            Ok(()) if out.writer.rows() == 0 => out.writer.abandon().map(|()| None),
+            Ok(()) => out.writer.finish_unsynced(plan.chunk, base_seq, plan.whole_chunk).map(Some),
         }
     }
+}
+
+/// What a merge reads.
+struct Inputs<'a> {
+    plan: &'a Plan,
+    inputs: Vec<Arc<LiveSegment>>,
+    /// Up to this sequence number they are all that there is of their chunk; 0 if they are only a part of it.
+    forget_until: u64,
+}
+
+/// What somebody still sees.
+struct Seen<'a> {
+    snapshots: &'a [u64],
+    horizon: Option<&'a Horizon>,
 }
 
 fn merge_into(
     out: &mut Output<'_>,
     layout: &Arc<RowLayout>,
     inputs: &[Arc<LiveSegment>],
-    snapshots: &[u64],
-    horizon: Option<&Horizon>,
+    seen: &Seen<'_>,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<()> {
-    let gate = horizon.zip(layout.places());
+    let gate = seen.horizon.zip(layout.places());
     let sources = inputs
         .iter()
         .map(|segment| {
@@ -196,7 +232,7 @@ fn merge_into(
                     continue;
                 }
                 for v in &versions {
-                    if is_needed(v.seq, newer, snapshots) && !(v.is_tombstone() && out.forgets(v.seq)) {
+                    if is_needed(v.seq, newer, seen.snapshots) && !(v.is_tombstone() && out.forgets(v.seq)) {
                         out.push_row(&v.group, v.row)?;
                     }
                     newer = v.seq;
@@ -322,4 +358,91 @@ fn extend_bytes(out: &mut BytesColumn, from: &BytesColumn, range: std::ops::Rang
         out.push(value);
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+    use super::*;
+    use crate::fs::counted::Purpose;
+    use crate::fs::sim::SimFs;
+    use crate::{Config, OnDuplicate, Schema};
+
+    /// (series, time), in chunks of 100.
+    const SCHEMA: &str = r#"{"version": 1, "columns": [
+        {"id": 0, "name": "series", "lane": {"int": {"width": 4}}, "nullable": false},
+        {"id": 1, "name": "ts", "lane": {"int": {"width": 4}}, "nullable": false}],
+        "key": [0, 1], "time": {"column": 1, "unit": "s"}, "chunk_length": 100}"#;
+
+    const CHUNKS: u64 = 100;
+
+    fn open(fs: &SimFs) -> Arc<Engine> {
+        let mut config = Config::new("/data/rrd");
+        config.background = false;
+        Engine::open(config, Arc::new(fs.clone())).unwrap()
+    }
+
+    /// A table of two segments in each chunk.
+    fn filled(fs: &SimFs) -> (Arc<Engine>, Arc<Table>) {
+        let engine = open(fs);
+        let schema: Schema = serde_json::from_str(SCHEMA).unwrap();
+        engine.create_table("db/t", schema).unwrap();
+        let table = engine.table("db/t").unwrap();
+        let layout = table.layout();
+        for series in 0..2 {
+            let mut txn = engine.begin();
+            for chunk in 0..CHUNKS {
+                let mut row = Vec::new();
+                let mut writer = layout.writer(&mut row);
+                writer.set_int(0, series);
+                writer.set_int(1, chunk * 100 + series);
+                writer.finish();
+                txn.insert(&table, &row, OnDuplicate::Fail).unwrap();
+            }
+            txn.commit().unwrap();
+            engine.flush_table(&table).unwrap();
+        }
+        (engine, table)
+    }
+
+    fn count(engine: &Arc<Engine>, table: &Arc<Table>) -> u64 {
+        let mut cursor = engine.begin().cursor(table).unwrap();
+        cursor.seek(None, true, Direction::Forward).unwrap();
+        std::iter::from_fn(|| cursor.next_span(1000).unwrap()).map(|span| u64::from(span.rows)).sum()
+    }
+
+    fn segment_files(fs: &SimFs) -> usize {
+        fs.files().iter().filter(|path| path.extension().is_some_and(|ending| ending == "rrds")).count()
+    }
+
+    #[test]
+    fn small_merges_share_an_edit_and_the_sync_of_the_folder() {
+        let fs = SimFs::new();
+        let (engine, table) = filled(&fs);
+        let syncs = || {
+            let io = &engine.activity.io;
+            (io.of(Purpose::Manifest).syncs.load(Ordering::Relaxed), io.folder_syncs.load(Ordering::Relaxed))
+        };
+        let before = syncs();
+        engine.optimize_table(&table, &mut |_, _| true).unwrap();
+        assert_eq!(syncs(), (before.0 + 1, before.1 + 1));
+        assert_eq!(engine.activity.merges.load(Ordering::Relaxed), CHUNKS);
+        assert_eq!((table.stats().segments, segment_files(&fs) as u64), (CHUNKS, CHUNKS));
+        assert_eq!(count(&engine, &table), 2 * CHUNKS);
+        drop((table, engine));
+        let engine = open(&fs.power_cut(1));
+        let table = engine.table("db/t").unwrap();
+        assert_eq!((table.stats().segments, count(&engine, &table)), (CHUNKS, 2 * CHUNKS));
+    }
+
+    #[test]
+    fn a_stop_among_small_merges_leaves_everything_as_it_was() {
+        let fs = SimFs::new();
+        let (engine, table) = filled(&fs);
+        let stopped = engine.optimize_table(&table, &mut |done, _| done < CHUNKS);
+        assert!(matches!(stopped, Err(Error::Interrupted)));
+        assert_eq!((table.stats().segments, segment_files(&fs) as u64), (2 * CHUNKS, 2 * CHUNKS));
+        assert_eq!(count(&engine, &table), 2 * CHUNKS);
+    }
 }

@@ -179,6 +179,10 @@ impl Fs for CountedFs {
         self.below.exists(path)
     }
 
+    fn syncs_at_once(&self) -> usize {
+        self.below.syncs_at_once()
+    }
+
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         add(&self.io.folder_syncs, 1);
         self.below.sync_dir(dir)

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use super::{DirEntry, FileLock, Fs, ReadFile, WriteFile};
 use crate::error::{Error, Result};
+use crate::limits;
 
 /// The file system of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -141,6 +142,10 @@ impl Fs for OsFs {
 
     fn exists(&self, path: &Path) -> bool {
         path.exists()
+    }
+
+    fn syncs_at_once(&self) -> usize {
+        limits::SYNCS_AT_ONCE
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {

@@ -3,7 +3,7 @@
 //! One record of the manifest holds a list of edits that take effect together: it is the commit point of DDL,
 //! flushes, bulk loads and merges. Layout in `docs/format.md`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::schema::Schema;
@@ -88,6 +88,8 @@ pub struct TableState {
 pub struct State {
     /// Tables by id.
     pub tables: BTreeMap<TableId, TableState>,
+    /// Ids by name: names are compared with each CREATE, and there can be ten thousand.
+    pub names: HashMap<String, TableId>,
     /// The next table gets this id (one more than the largest ever used).
     pub next_table: u32,
     /// The next segment gets at least this id (one more than the largest ever named in an edit).

@@ -37,12 +37,14 @@ impl State {
             Edit::CreateTable { table, name, schema } => self.create_table(*table, name, schema),
             Edit::DropTable { table } => {
                 self.table(*table)?;
-                self.tables.remove(table);
+                self.set_table(*table, None);
                 Ok(())
             }
             Edit::RenameTable { table, name } => {
                 self.check_name(name, Some(*table))?;
-                self.table(*table)?.name = name.clone();
+                let before = std::mem::replace(&mut self.table(*table)?.name, name.clone());
+                self.names.remove(&before);
+                self.names.insert(name.clone(), *table);
                 Ok(())
             }
             Edit::SetSchema { table, schema } => self.table(*table)?.set_schema(schema),
@@ -129,7 +131,7 @@ impl State {
         self.next_seq = undo.next_seq;
         for (id, before) in undo.steps.into_iter().rev() {
             if let Before::Table(table) = before {
-                put_back(&mut self.tables, id, table);
+                self.set_table(id, table);
                 continue;
             }
             let Some(table) = self.tables.get_mut(&id) else { continue };
@@ -164,7 +166,7 @@ impl State {
             next_row_number: 0,
             properties: BTreeMap::new(),
         };
-        self.tables.insert(id, table);
+        self.set_table(id, Some(table));
         self.next_table = next_table;
         Ok(())
     }
@@ -178,6 +180,17 @@ impl State {
         Ok(())
     }
 
+    /// Puts a table in the place of what bears its number, or takes that away.
+    pub(super) fn set_table(&mut self, id: TableId, table: Option<TableState>) {
+        let name = table.as_ref().map(|table| table.name.clone());
+        let before = match table {
+            Some(table) => self.tables.insert(id, table),
+            None => self.tables.remove(&id),
+        };
+        before.map(|before| self.names.remove(&before.name));
+        name.map(|name| self.names.insert(name, id));
+    }
+
     fn table(&mut self, id: TableId) -> Result<&mut TableState> {
         match self.tables.get_mut(&id) {
             Some(table) => Ok(table),
@@ -187,7 +200,7 @@ impl State {
 
     /// A name stands for one table.
     fn check_name(&self, name: &str, except: Option<TableId>) -> Result<()> {
-        let taken = self.tables.iter().any(|(id, table)| table.name == name && Some(*id) != except);
+        let taken = self.names.get(name).is_some_and(|id| Some(*id) != except);
         if taken { Err(Error::TableExists { name: name.to_owned() }) } else { Ok(()) }
     }
 }

@@ -127,8 +127,8 @@ impl Activity {
         self.flush_bytes_written.fetch_add(bytes_of(written), Ordering::Relaxed);
     }
 
-    pub fn note_merge(&self, bytes_read: u64, written: &[SegmentMeta]) {
-        self.merges.fetch_add(1, Ordering::Relaxed);
+    pub fn note_merges(&self, merges: u64, bytes_read: u64, written: &[SegmentMeta]) {
+        self.merges.fetch_add(merges, Ordering::Relaxed);
         self.merge_bytes_read.fetch_add(bytes_read, Ordering::Relaxed);
         self.merge_bytes_written.fetch_add(bytes_of(written), Ordering::Relaxed);
     }

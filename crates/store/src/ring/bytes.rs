@@ -144,13 +144,13 @@ impl Engine {
     }
 
     /// Before a merge: it needs room for its result while its inputs are still there.
-    pub(crate) fn make_room_for_merge(&self, table: &Table, plan: &Plan) -> Result<Option<Reserved>> {
+    pub(crate) fn make_room_for_merges(&self, table: &Table, plans: &[Plan]) -> Result<Option<Reserved>> {
         let Some(ring) = self.ring_of(table, &table.schema()) else { return Ok(None) };
         if ring.max_bytes.is_none() {
             return Ok(None);
         }
         let version = table.version();
-        let bytes = plan.segments.iter().filter_map(|id| version.segments.get(id)).map(|s| s.meta().bytes).sum();
+        let bytes = plans.iter().map(|plan| plan.bytes_in(&version)).sum();
         self.table_by_id(table.id).map_or(Ok(None), |table| self.make_room(&table, bytes))
     }
 

@@ -78,7 +78,7 @@ pub(crate) fn count_rows(version: &Arc<Version>, layout: &Arc<RowLayout>) -> Res
         }
         let mut of_chunk: HashMap<u64, usize> = HashMap::new();
         version.segments.values().for_each(|s| *of_chunk.entry(s.meta().chunk).or_default() += 1);
-        rest.segments.retain(|_, segment| {
+        rest.segments.retain(|segment| {
             let meta = segment.meta();
             let is_plain = of_chunk.get(&meta.chunk) == Some(&1)
                 && meta.tombstones == 0

@@ -108,7 +108,19 @@ impl SegmentWriter {
     }
 
     /// Writes the footer and makes the file durable; its name is durable once the caller synced the folder.
-    pub fn finish(mut self, chunk: u64, base_seq: u64, sealed: bool) -> Result<SegmentMeta> {
+    pub fn finish(self, chunk: u64, base_seq: u64, sealed: bool) -> Result<SegmentMeta> {
+        let (meta, mut file) = self.finish_unsynced(chunk, base_seq, sealed)?;
+        file.sync()?;
+        Ok(meta)
+    }
+
+    /// Writes the footer; the file is durable once the caller synced it.
+    pub fn finish_unsynced(
+        mut self,
+        chunk: u64,
+        base_seq: u64,
+        sealed: bool,
+    ) -> Result<(SegmentMeta, Box<dyn WriteFile>)> {
         self.index.chunk = chunk;
         self.index.base_seq = base_seq;
         self.index.sealed = sealed;
@@ -119,9 +131,8 @@ impl SegmentWriter {
         self.buffer.extend_from_slice(&footer);
         self.buffer.extend_from_slice(&trailer.to_bytes(self.id));
         self.write_buffer()?;
-        self.file.sync()?;
         let schema_version = self.layout.schema().version;
-        Ok(meta_of(&self.index, self.id, schema_version, self.written))
+        Ok((meta_of(&self.index, self.id, schema_version, self.written), self.file))
     }
 
     /// Removes the unfinished file.

@@ -223,7 +223,7 @@ impl Refreshed {
     pub fn install(&self, engine: &Engine, table: &Table, memtable: &Memtable) {
         let Some(touched) = memtable.touched().map(|touched| touched.clone()) else { return };
         for (tier, segments) in self.tiers.iter().filter(|(_, segments)| !segments.is_empty()) {
-            tier.table.install(|v| v.segments.extend(segments.iter().map(|s| (s.meta().id, s.clone()))));
+            tier.table.install(|v| v.segments.extend(segments.iter().cloned()));
             engine.workers.ask_merge(tier.table.id);
         }
         let oldest = engine.oldest_snapshot();
@@ -304,7 +304,7 @@ impl Rows {
     /// The buckets of a tier, and those that were just computed.
     fn of_tier(tier: &Tier, new: &[Arc<LiveSegment>]) -> Rows {
         let mut version = Version::clone(&tier.table.version());
-        version.segments.extend(new.iter().map(|s| (s.meta().id, s.clone())));
+        version.segments.extend(new.iter().cloned());
         version.gate = Arc::default();
         let touched = new.iter().map(input_of).collect();
         Rows { version: Arc::new(version), layout: tier.table.layout(), touched }

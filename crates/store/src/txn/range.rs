@@ -39,7 +39,7 @@ impl Txn {
         let mut deleted: u64 = fast.iter().filter_map(|id| version.segments.get(id)).map(|s| s.meta().rows).sum();
         // The rest is walked: rows of pinned chunks are counted, others deleted.
         let mut rest = Version::clone(&version);
-        rest.segments.retain(|id, s| !fast.contains(id) && overlaps(s.meta(), times));
+        rest.segments.retain(|s| !fast.contains(&s.meta().id) && overlaps(s.meta(), times));
         let layout = table.layout();
         let mut cursor = Cursor::new(Arc::new(rest), layout.clone(), snapshot.clone(), None);
         cursor.seek(None, true, Direction::Forward)?;
@@ -186,7 +186,7 @@ mod tests {
         let mut txn = engine.begin();
         assert_eq!(txn.delete_times(&table, Some((0, 120))).unwrap(), Some(3 * 121));
         for plan in &plans {
-            engine.run_merge(&table, plan, &mut |_| true).unwrap();
+            engine.run_merges(&table, std::slice::from_ref(plan), &mut |_| true).unwrap();
         }
         txn.commit().unwrap();
         assert_eq!(table.stats().rows, 3 * 29);
