@@ -5,6 +5,7 @@
 //! each other; CLOCK within a shard: a block that was used again since the hand passed stays, so one long
 //! scan does not push out what is used often. Two threads that miss the same block may both decode it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -18,11 +19,11 @@ use crate::segment::meta::SegmentId;
 
 const SHARDS: usize = 16;
 
-/// What an entry costs beside its value: the map's and the clock's slots and the allocations' headers.
-const ENTRY_BYTES: usize = 160;
+/// What an entry costs beside its value: the slots of map, set and clock and the allocations' headers.
+const ENTRY_BYTES: usize = 190;
 
 /// Names what is cached: a column's block, or the footer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct BlockKey {
     pub segment: SegmentId,
     pub group: u32,
@@ -82,6 +83,8 @@ fn bitmap_bytes(bitmap: &Bitmap) -> usize {
 #[derive(Default)]
 struct Shard {
     places: HashMap<BlockKey, usize>,
+    /// The same keys in order, so that those of a segment are found: merges take thousands of segments away.
+    keys: BTreeSet<BlockKey>,
     entries: Vec<Entry>,
     hand: usize,
 }
@@ -102,12 +105,14 @@ impl Shard {
 
     fn push(&mut self, entry: Entry) {
         self.places.insert(entry.key, self.entries.len());
+        self.keys.insert(entry.key);
         self.entries.push(entry);
     }
 
     fn remove(&mut self, place: usize) -> Entry {
         let entry = self.entries.swap_remove(place);
         self.places.remove(&entry.key);
+        self.keys.remove(&entry.key);
         if let Some(moved) = self.entries.get(place) {
             self.places.insert(moved.key, place);
         }
@@ -185,14 +190,12 @@ impl BlockCache {
         self.files.close(id);
         for shard in &self.shards {
             let mut shard = shard.lock();
-            let mut place = 0;
-            while let Some(entry) = shard.entries.get(place) {
-                match entry.key.segment == id {
-                    true => {
-                        let entry = shard.remove(place);
-                        self.used.fetch_sub(entry.bytes, Ordering::SeqCst);
-                    }
-                    false => place += 1,
+            let first = BlockKey { segment: id, group: 0, column: 0 };
+            let keys: Vec<BlockKey> = shard.keys.range(first..=BlockKey::footer(id)).copied().collect();
+            for key in keys {
+                if let Some(&place) = shard.places.get(&key) {
+                    let entry = shard.remove(place);
+                    self.used.fetch_sub(entry.bytes, Ordering::SeqCst);
                 }
             }
         }

@@ -70,6 +70,8 @@ pub struct Engine {
     pub(crate) memory: MemtableMemory,
     /// Tables with rows in memtables, and perhaps some that had some: see `trim_log`.
     pub(crate) in_memory: Mutex<BTreeMap<TableId, Arc<Table>>>,
+    /// Segments that are no longer used but that a query may still read, see `retire`.
+    retired: Mutex<Vec<Arc<LiveSegment>>>,
     /// Held by the one commit that sets memtables aside.
     pub(crate) freezing: Mutex<()>,
     pub(crate) tuning: Tuning,
@@ -157,6 +159,7 @@ impl Engine {
                 limit: AtomicUsize::new(config.memtable_bytes),
             },
             in_memory: Mutex::new(in_memory),
+            retired: Mutex::default(),
             freezing: Mutex::new(()),
             tuning: config.tuning,
             next_table: AtomicU32::new(parts.next_table),
@@ -487,13 +490,38 @@ impl Engine {
         rounds
     }
 
+    /// Segments that no version has any more: their files go when nobody reads them. Whoever lets go last removes them,
+    /// and a query must not have to wait for the removal of thousands of files: so they are kept in mind here.
+    pub(crate) fn retire(&self, segments: impl Iterator<Item = Arc<LiveSegment>>) {
+        let marked = segments.inspect(|segment| segment.mark_obsolete());
+        if self.workers.is_background() {
+            self.retired.lock().extend(marked);
+        } else {
+            marked.for_each(drop);
+        }
+    }
+
+    /// Removes the files of retired segments that nobody reads.
+    pub(crate) fn remove_retired(&self) {
+        let mut retired = self.retired.lock();
+        // Nobody can get hold of one that only the list has.
+        let unread: Vec<_> = retired.extract_if(.., |segment| Arc::strong_count(segment) == 1).collect();
+        drop(retired);
+        drop(unread);
+    }
+
     /// Lets go of dropped segments that no snapshot sees any more; the others are looked at again later.
     pub(crate) fn forget_dropped(&self, table: &Table) {
         if table.version().dropped.is_empty() {
             return;
         }
         let oldest = self.oldest_snapshot();
-        table.install(|version| version.dropped.retain(|_, (_, seq)| oldest < *seq));
+        let mut unseen = Vec::new();
+        table.install(|version| {
+            let gone = version.dropped.extract_if(.., |_, (_, seq)| oldest >= *seq);
+            unseen.extend(gone.map(|(_, (segment, _))| segment));
+        });
+        self.retire(unseen.into_iter());
         if !table.version().dropped.is_empty() {
             self.workers.ask_merge_later(table.id);
         }

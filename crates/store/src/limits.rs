@@ -74,5 +74,8 @@ pub const SYNCS_AT_ONCE: usize = 32;
 /// Bytes of segments that one round of merges reads, if it is more than one merge: what a stop, or a crash, throws away.
 pub const MERGE_ROUND_BYTES: u64 = 16 << 20;
 
+/// Segments that the optimizer's question for the rows between two keys looks into at most.
+pub const ESTIMATE_SEGMENTS: usize = 32;
+
 /// Segment files kept open for reading: far below the usual 1024 descriptors that the server shares with us.
 pub const OPEN_SEGMENT_FILES: usize = 512;

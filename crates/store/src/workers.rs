@@ -228,6 +228,7 @@ fn merge_loop(weak: &Weak<Engine>) {
             }
             lists.merge.pop_first()
         };
+        engine.remove_retired();
         let Some(table) = table.and_then(|id| engine.table_by_id(id)) else { continue };
         if let Err(error) = engine.merge_table_until(&table, &|| workers.lists.lock().stop) {
             engine.activity.merge_failures.fetch_add(1, Ordering::Relaxed);

@@ -74,7 +74,8 @@ impl Engine {
             let open = |meta| LiveSegment::open(&self.fs, &self.cache, &table.dir, table.id, meta);
             v.segments.extend(merged.into_iter().map(open));
         });
-        inputs().for_each(|s| s.mark_obsolete());
+        self.retire(merges.into_iter().flat_map(|merge| merge.inputs));
+        self.remove_retired();
         Ok(())
     }
 
@@ -427,7 +428,7 @@ mod tests {
         let before = syncs();
         engine.optimize_table(&table, &mut |_, _| true).unwrap();
         assert_eq!(syncs(), (before.0 + 1, before.1 + 1));
-        assert_eq!(engine.activity.merges.load(Ordering::Relaxed), CHUNKS);
+        assert_eq!(engine.counters().merges, CHUNKS);
         assert_eq!((table.stats().segments, segment_files(&fs) as u64), (CHUNKS, CHUNKS));
         assert_eq!(count(&engine, &table), 2 * CHUNKS);
         drop((table, engine));

@@ -49,7 +49,7 @@ pub(crate) struct Activity {
     pub flushes: AtomicU64,
     flush_bytes_written: AtomicU64,
     pub flush_failures: AtomicU64,
-    merges: AtomicU64,
+    pub merges: AtomicU64,
     merge_bytes_read: AtomicU64,
     merge_bytes_written: AtomicU64,
     pub merge_failures: AtomicU64,
