@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds the plugin and runs every test of the project: the Rust crates, consolidation beside the real rrdtool, then
-# SQL, MariaDB's engine suites, crash and data-set tests on a real server. Each runner's own count is summed; the last
-# line is "N passed, N failed".
+# SQL, MariaDB's engine suites, crash, limits and data-set tests on a real server. Each runner's own count is summed; the
+# last line is "N passed, N failed".
 #
 # A runner in tests/ prints its count as its last line in the same form and exits non-zero on a
 # failure. A runner that is missing or ends without a count is a failure, not a skip.
@@ -63,6 +63,7 @@ run_runner tests/php/run
 run_runner tests/crash/run
 run_runner tests/replication/run
 run_runner tests/backup/run
+run_runner tests/limits/run
 run_runner tests/real/run
 
 printf '%d passed, %d failed\n' "$passed" "$failed"

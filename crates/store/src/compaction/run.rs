@@ -379,7 +379,7 @@ mod tests {
     const CHUNKS: u64 = 100;
 
     fn open(fs: &SimFs) -> Arc<Engine> {
-        let mut config = Config::new("/data/rrd");
+        let mut config = Config::new("/rrd");
         config.background = false;
         Engine::open(config, Arc::new(fs.clone())).unwrap()
     }
@@ -428,7 +428,7 @@ mod tests {
         let before = syncs();
         engine.optimize_table(&table, &mut |_, _| true).unwrap();
         assert_eq!(syncs(), (before.0 + 1, before.1 + 1));
-        assert_eq!(engine.counters().merges, CHUNKS);
+        assert_eq!(engine.activity.merges.load(Ordering::Relaxed), CHUNKS);
         assert_eq!((table.stats().segments, segment_files(&fs) as u64), (CHUNKS, CHUNKS));
         assert_eq!(count(&engine, &table), 2 * CHUNKS);
         drop((table, engine));
