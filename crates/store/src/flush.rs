@@ -131,7 +131,8 @@ impl Engine {
         table.raise_gone(gone);
         table.install(|version| {
             version.frozen.retain(|(m, _)| !Arc::ptr_eq(m, memtable));
-            let open = |meta: &SegmentMeta| LiveSegment::open(&self.fs, &self.cache, &table.dir, table.id, meta.clone());
+            let open =
+                |meta: &SegmentMeta| LiveSegment::open(&self.fs, &self.cache, &table.dir, table.id, meta.clone());
             version.segments.extend(metas.iter().map(open));
         });
         table.flushed_seq.store(complete_up_to, Ordering::Release);

@@ -29,12 +29,8 @@ pub fn edits(bytes: &[u8]) -> Decoded<Vec<Edit>> {
 /// A whole state.
 pub fn state(bytes: &[u8]) -> Decoded<State> {
     let mut input = Input { rest: bytes };
-    let mut state = State {
-        next_table: input.u32()?,
-        next_segment: input.u64()?,
-        next_seq: input.u64()?,
-        ..State::default()
-    };
+    let mut state =
+        State { next_table: input.u32()?, next_segment: input.u64()?, next_seq: input.u64()?, ..State::default() };
     for _ in 0..input.u32()? {
         let id = input.table()?;
         state.set_table(id, Some(table(&mut input)?));
