@@ -505,7 +505,9 @@ impl Engine {
     pub(crate) fn remove_retired(&self) {
         let mut retired = self.retired.lock();
         // Nobody can get hold of one that only the list has.
-        let unread: Vec<_> = retired.extract_if(.., |segment| Arc::strong_count(segment) == 1).collect();
+        let is_unread = |segment: &Arc<LiveSegment>| Arc::strong_count(segment) == 1;
+        let (unread, read): (Vec<_>, Vec<_>) = std::mem::take(&mut *retired).into_iter().partition(is_unread);
+        *retired = read;
         drop(retired);
         drop(unread);
     }
@@ -518,8 +520,11 @@ impl Engine {
         let oldest = self.oldest_snapshot();
         let mut unseen = Vec::new();
         table.install(|version| {
-            let gone = version.dropped.extract_if(.., |_, (_, seq)| oldest >= *seq);
-            unseen.extend(gone.map(|(_, (segment, _))| segment));
+            version.dropped.retain(|_, (segment, seq)| {
+                let stays = oldest < *seq;
+                unseen.extend((!stays).then(|| segment.clone()));
+                stays
+            });
         });
         self.retire(unseen.into_iter());
         if !table.version().dropped.is_empty() {
