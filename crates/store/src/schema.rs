@@ -455,7 +455,12 @@ impl Schema {
 
     /// Whether the table belongs to another one: as an index, or as a tier.
     pub fn is_part(&self) -> bool {
-        self.index_of.is_some() || self.tier_of.is_some()
+        self.part_of().is_some()
+    }
+
+    /// The number of the table that it is an index or a tier of.
+    pub fn part_of(&self) -> Option<u32> {
+        self.index_of.map(|of| of.table).or(self.tier_of.map(|of| of.table))
     }
 
     /// The id that the next column gets: no id is used twice in a table's life.

@@ -62,11 +62,11 @@ impl Drop for Reserved {
 impl Engine {
     /// Bytes on disk that a row takes, as far as the table can tell.
     pub(crate) fn disk_bytes_per_row(&self, table: &Table) -> f64 {
-        let stats = table.stats();
         let version = table.version();
-        let stored: u64 = version.segments.values().map(|s| s.meta().rows).sum();
+        let metas = version.segments.values().map(|s| s.meta());
+        let (stored, bytes) = metas.fold((0, 0), |(rows, bytes), m| (rows + m.rows, bytes + m.bytes));
         if stored >= 1000 {
-            return stats.data_bytes as f64 / stored as f64;
+            return bytes as f64 / stored as f64;
         }
         let layout = table.layout();
         layout.schema().columns.iter().map(|c| c.lane.fixed_width() as f64).sum()
@@ -84,9 +84,7 @@ impl Engine {
     /// Before `incoming` bytes are written for a table: moves the horizon and drops chunks until they fit into
     /// `MAX_BYTES`, and a little more. Not with a maintenance lock held.
     pub(crate) fn make_room(&self, table: &Arc<Table>, incoming: u64) -> Result<Option<Reserved>> {
-        let schema = table.schema();
-        let of = schema.index_of.map(|of| of.table).or(schema.tier_of.map(|of| of.table));
-        let base = match of.map(|id| self.table_by_id(TableId(id))) {
+        let base = match table.schema().part_of().map(|id| self.table_by_id(TableId(id))) {
             None => table.clone(),
             Some(Some(base)) => base,
             Some(None) => return Ok(None),

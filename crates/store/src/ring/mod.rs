@@ -290,8 +290,7 @@ impl Engine {
 
     /// The ring that bounds a table: of an index or a tier that of its table.
     pub(crate) fn ring_of(&self, table: &Table, schema: &Schema) -> Option<Ring> {
-        let of = schema.index_of.map(|of| of.table).or(schema.tier_of.map(|of| of.table));
-        let ring = match of {
+        let ring = match schema.part_of() {
             None => schema.ring,
             Some(id) if id != table.id.0 => self.table_by_id(TableId(id))?.schema().ring,
             Some(_) => return None,
