@@ -13,6 +13,7 @@
 
 #include "connection.h"
 #include "rrd.h"
+#include "sequence.h"
 #include "server.h"
 
 struct Rrd_table_closer
@@ -122,6 +123,8 @@ private:
 
   RrdTable *store() { return m_table.get(); }
   bool is_tier() const;
+  bool is_sequence() const { return table_share->sequence != nullptr; }
+  int written(int status);
   RrdSession *session();
   bool has_key() const { return table_share->primary_key != MAX_KEY; }
   const KEY *key() const { return table->key_info + table_share->primary_key; }
@@ -151,6 +154,8 @@ private:
   RrdError m_error;
   /* Numbers of the stored fields, and those that the current scan reads. */
   std::vector<uint32_t> m_stored, m_chosen;
+  /* Used instead of the connection's session when the table is a sequence. */
+  Rrd_sequence_session m_sequence;
   /* Where the row in the way of a duplicate is read to. */
   std::vector<uchar> m_other_record;
   /* The end of the range that read_range_first() asked for. */

@@ -162,6 +162,12 @@ int ha_rrd::reset_auto_increment(ulonglong value)
   return result(rrd_auto_increment_set(rrd_engine, rrd_text(m_name), value, &m_error));
 }
 
+/* The result of writing a row, which in a sequence is a transaction. */
+int ha_rrd::written(int status)
+{
+  return result(status == RRD_OK && is_sequence() ? m_sequence.commit(&m_error) : status);
+}
+
 int ha_rrd::write_row(const uchar *record)
 {
   /* A row of a dump that is being restored: the tier has it, from the table's rows. */
@@ -179,7 +185,7 @@ int ha_rrd::write_row(const uchar *record)
   {
     if (!m_has_many_rows)
       note_refused_rows();
-    return 0;
+    return written(status);
   }
   if (status != RRD_DUPLICATE)
     return result(status);
@@ -221,7 +227,7 @@ int ha_rrd::update_row(const uchar *old_record, const uchar *new_record)
   int status= rrd_row_update(store(), session(), old_record, new_record, &m_error);
   if (status == RRD_DUPLICATE)
     return duplicate(status, const_cast<uchar *>(new_record), false);
-  return result(status);
+  return written(status);
 }
 
 int ha_rrd::delete_row(const uchar *record)
