@@ -69,7 +69,12 @@ int Rrd_connection::begin_store_statement(THD *thd)
 {
   RrdError error;
   const uint64_t timeout_ms= rrd_lock_wait_timeout_ms(thd);
-  int status= rrd_session_begin_statement(m_session, isolation(thd), timeout_ms, &error);
+  int status= RRD_OK;
+  /* The server lets a replica's worker begin when the commits before it are ordered: their rows are what it changes. */
+  if (thd->slave_thread)
+    status= rrd_session_wait_ordered(m_session, &error);
+  if (status == RRD_OK)
+    status= rrd_session_begin_statement(m_session, isolation(thd), timeout_ms, &error);
   if (status == RRD_OK && is_multi_statement(thd))
   {
     status= rrd_session_savepoint(m_session, &m_statement_mark, &error);
