@@ -132,6 +132,8 @@ private:
   uint32_t secondary(uint index) const;
   bool narrow_span(const COND *condition, Field *time);
   bool compare_span(Field *time, Item *value, int operation);
+  int wait_for_earlier_workers(bool *is_over);
+  int seek_after_earlier_workers(uchar *record, int failed);
   void note_rows(const char *format, uint64_t rows);
   void note_refused_rows();
   int duplicate(int status, uchar *record, bool is_found_late);
@@ -171,6 +173,10 @@ private:
   RrdLocking m_asked_locking= RRD_LOCK_NONE;
   RrdLocking m_locking= RRD_LOCK_NONE;
   bool m_skips_locked= false;
+  /* The key that a replica's worker looks for by index_read_map(). */
+  std::vector<uchar> m_sought_key;
+  /* It has waited for the workers before it, and looks for the row once more. */
+  bool m_has_waited= false;
   /* A replica was told that it has found a row which is behind the horizon. */
   bool m_is_behind_horizon= false;
   bool m_is_bulk= false;

@@ -10,6 +10,7 @@
 #include "definition.h"
 #include "engine.h"
 #include "errors.h"
+#include "replication.h"
 
 /* Fewer rows than this are not worth the sorting. */
 static const ha_rows smallest_bulk= 16;
@@ -64,6 +65,9 @@ void ha_rrd::start_bulk_insert(ha_rows rows, uint)
   /* A number that is counted within a prefix of the key depends on the rows before. */
   const bool counts_in_prefix= table->found_next_number_field && table_share->next_number_keypart;
   if (is_tier() || may_update || counts_in_prefix || table->triggers || (rows && rows < smallest_bulk))
+    return;
+  /* Keys that the workers before this one free are free here: each row has to wait for them. */
+  if (rrd_applies_rows_in_parallel(ha_thd()))
     return;
   m_is_bulk= rrd_bulk_begin(store(), session(), &m_error) == RRD_OK;
 }
