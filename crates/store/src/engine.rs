@@ -306,7 +306,7 @@ impl Engine {
             }
         }
         edits.extend(emptied[0].forget_dirty_edits());
-        edits.extend(emptied.iter().map(|t| t.reset_gone()));
+        edits.extend(emptied.iter().flat_map(|t| t.reset_gone()));
         edits.push(Edit::SetProperty { table: emptied[0].id, name: AUTO_INCREMENT_PROPERTY.into(), value: restart });
         self.commit_manifest_in_turn(&edits)?;
         for table in &emptied {

@@ -82,7 +82,9 @@ impl Engine {
         let layout = memtable.layout();
         let entries = memtable.entries();
         let horizon = table.version().gate.at(snapshots.first().copied().unwrap_or(0));
-        let (horizon, gone) = table.space_horizon(horizon, Some(memtable));
+        // A snapshot from before its last commit does not see what the flush brings into the tiers.
+        let is_seen = snapshots.first().is_none_or(|oldest| *oldest >= complete_up_to);
+        let (horizon, gone) = table.space_horizon(horizon, Some(memtable).filter(|_| is_seen), true);
         let is_gone = |key: &[u8], versions: &RowVersion| match (&horizon, layout.places()) {
             (Some(horizon), Some(places)) => places.is_row_bytes_gone(layout, key, versions.row.as_deref(), horizon),
             _ => false,
@@ -121,14 +123,14 @@ impl Engine {
             }
         };
         edits.extend(refreshed.edits(table));
-        edits.extend(table.gone_edit(gone));
+        edits.extend(table.gone_edits(&gone));
         if let Err(error) = self.commit_manifest(&edits) {
             self.remove_refused(table, &metas);
             self.remove_refreshed(&refreshed);
             return Err(error);
         }
         refreshed.install(self, table, memtable);
-        table.raise_gone(gone);
+        table.raise_gone(&gone);
         table.install(|version| {
             version.frozen.retain(|(m, _)| !Arc::ptr_eq(m, memtable));
             let open =

@@ -25,6 +25,9 @@ use crate::schema::{Lane, Schema};
 use crate::segment::SegmentMeta;
 use crate::tier::SpaceRule;
 
+/// For each series with a ring of its own a time; see [`Gate::series_gone`].
+pub(crate) type SeriesLines = HashMap<Key, u64>;
+
 /// A place in the order in which rows leave a table: by time, then by clustering key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
@@ -79,6 +82,8 @@ pub struct Gate {
     /// The horizons that open snapshots see, oldest first, each with the sequence number from which on it holds.
     moves: RwLock<Vec<(u64, Position)>>,
     floors: RwLock<Option<Arc<Floors>>>,
+    /// See [`Gate::series_gone`].
+    series_gone: RwLock<Arc<SeriesLines>>,
     /// Rows of this time and later ones are certainly not gone: asked for each row that is inserted.
     visible_from: AtomicU64,
 }
@@ -165,6 +170,41 @@ impl Gate {
         self.moves.write().clear();
         self.visible_from.store(0, Ordering::Release);
         *self.floors.write() = None;
+        *self.series_gone.write() = Arc::default();
+    }
+
+    /// Buckets of a series that begin before this time cannot be computed from its rows any more: those that its own ring let
+    /// go may be gone from disk.
+    pub(crate) fn series_gone(&self) -> Arc<SeriesLines> {
+        self.series_gone.read().clone()
+    }
+
+    /// The same, moved on to where `line_of` puts it for the floors that a snapshot sees.
+    pub(crate) fn series_lines(&self, snapshot: u64, line_of: &dyn Fn(&[u8]) -> u64) -> Arc<SeriesLines> {
+        let gone = self.series_gone();
+        let Some(floors) = self.floors.read().clone() else { return gone };
+        let mut lines = SeriesLines::clone(&gone);
+        for (series, floor) in floors.of_series.read().iter() {
+            if let Some((_, key)) = floor.iter().rev().find(|(seq, _)| *seq <= snapshot) {
+                let line = lines.entry(series.clone()).or_default();
+                *line = line_of(key).max(*line);
+            }
+        }
+        Arc::new(lines)
+    }
+
+    /// Rows of series are about to go from disk.
+    pub(crate) fn raise_series_gone(&self, lines: &Arc<SeriesLines>) {
+        let mut gone = self.series_gone.write();
+        if gone.is_empty() {
+            *gone = lines.clone();
+        } else if !Arc::ptr_eq(&gone, lines) {
+            let gone = Arc::make_mut(&mut gone);
+            for (series, &line) in lines.iter() {
+                let known = gone.entry(series.clone()).or_default();
+                *known = line.max(*known);
+            }
+        }
     }
 
     /// The rows of a series before `key` are gone with the commit `seq`.
@@ -207,17 +247,24 @@ impl Horizon {
         floor.iter().rev().find(|(seq, _)| seq <= snapshot).map(|(_, key)| key.clone())
     }
 
+    /// The snapshot that it is of, if series have floors.
+    pub(crate) fn snapshot_of_floors(&self) -> Option<u64> {
+        self.floors.as_ref().map(|(_, snapshot)| *snapshot)
+    }
+
     /// Lets rows behind floors stay that tiers need.
     pub(crate) fn keep_buckets(&mut self, rule: SpaceRule) {
         self.space = Some(Arc::new(rule));
     }
 
     fn is_behind_floor(&self, key: &[u8], series: usize) -> bool {
-        let is_behind = |oldest: Key| match &self.space {
-            None => *key < *oldest,
-            Some(rule) => rule.is_gone(key, &oldest),
-        };
-        self.floors.is_some() && self.floor(&key[..series]).is_some_and(is_behind)
+        if self.floors.is_none() {
+            return false;
+        }
+        match &self.space {
+            None => self.floor(&key[..series]).is_some_and(|oldest| *key < *oldest),
+            Some(rule) => rule.is_gone(&key[..series], key),
+        }
     }
 }
 

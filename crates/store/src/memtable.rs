@@ -201,12 +201,6 @@ impl Memtable {
         self.map.read()
     }
 
-    /// Whether there is a key with `low <= key < high` (`None`: open).
-    pub(crate) fn has_key_between(&self, low: &[u8], high: Option<&[u8]>) -> bool {
-        let high = high.map_or(Bound::Unbounded, Bound::Excluded);
-        self.map.read().range::<[u8], _>((Bound::Included(low), high)).next().is_some()
-    }
-
     /// Calls `take` for the version of `key` that `snapshot` sees.
     pub fn get<T>(&self, key: &[u8], snapshot: u64, take: impl FnOnce(&RowVersion) -> T) -> Option<T> {
         self.map.read().get(key).and_then(|v| v.at(snapshot)).map(take)

@@ -53,14 +53,14 @@ impl Engine {
         };
         let snapshots = self.open_snapshots();
         let horizon = table.version().gate.at(snapshots.first().copied().unwrap_or(0));
-        let (horizon, gone) = table.space_horizon(horizon, None);
+        let (horizon, gone) = table.space_horizon(horizon, None, false);
         let seen = Seen { snapshots: &snapshots, horizon: horizon.as_ref() };
         let mut merged = Vec::with_capacity(merges.len());
         let written = self.write_all_merged(table, &layout, &merges, &seen, &mut merged, &mut progress);
         let committed = written.and_then(|()| {
             let added = merged.iter().map(|meta| Edit::AddSegment { table: table.id, meta: meta.clone() });
             let removed = inputs().map(|s| Edit::RemoveSegment { table: table.id, segment: s.meta().id });
-            let edits: Vec<Edit> = added.chain(removed).chain(table.gone_edit(gone)).collect();
+            let edits: Vec<Edit> = added.chain(removed).chain(table.gone_edits(&gone)).collect();
             self.fs.sync_dir(&table.dir).and_then(|()| self.commit_manifest(&edits))
         });
         if let Err(error) = committed {
@@ -68,7 +68,7 @@ impl Engine {
             return Err(error);
         }
         self.activity.note_merges(merges.len() as u64, inputs().map(|s| s.meta().bytes).sum(), &merged);
-        table.raise_gone(gone);
+        table.raise_gone(&gone);
         table.install(|v| {
             inputs().for_each(|segment| drop(v.segments.remove(segment.meta().id)));
             let open = |meta| LiveSegment::open(&self.fs, &self.cache, &table.dir, table.id, meta);
@@ -150,7 +150,6 @@ impl Engine {
         let mut out = Output {
             layout,
             writer,
-            group_rows: self.tuning.group_rows,
             base_seq,
             forget_until,
             columns: Vec::new(),
@@ -253,7 +252,6 @@ fn merge_into(
 struct Output<'a> {
     layout: &'a Arc<RowLayout>,
     writer: SegmentWriter,
-    group_rows: usize,
     base_seq: u64,
     /// Sequence numbers up to here are seen by every snapshot and need not be told apart; 0: keep all.
     forget_until: u64,
@@ -279,7 +277,7 @@ impl Output<'_> {
         let mut first = first;
         let mut left = rows;
         while left > 0 {
-            let room = self.group_rows - self.seqs.len();
+            let room = limits::GROUP_ROWS - self.seqs.len();
             let now = left.min(room);
             self.append(group, first, now)?;
             first += now;
@@ -301,7 +299,7 @@ impl Output<'_> {
             self.seqs.push(if self.forgets(seq) { self.base_seq } else { seq });
             self.tombstones.push(group.is_tombstone(row));
         }
-        if self.seqs.len() >= self.group_rows || self.bytes >= limits::GROUP_BYTES {
+        if self.seqs.len() >= limits::GROUP_ROWS || self.bytes >= limits::GROUP_BYTES {
             self.end_group()?;
         }
         Ok(())

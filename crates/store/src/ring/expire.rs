@@ -49,7 +49,7 @@ impl Engine {
             self.workers.ask_flush(table.id);
         }
         let visible = self.visible_seq.load(Ordering::Acquire);
-        let (of_rows, gone) = table.space_horizon(Some(horizon.clone()), None);
+        let (of_rows, gone) = table.space_horizon(Some(horizon.clone()), None, false);
         let horizon_of = |t: &Table| of_rows.as_ref().filter(|_| t.id == table.id).unwrap_or(&horizon).clone();
         let _alone: Vec<_> = tables.iter().map(|t| t.maintenance.lock()).collect();
         self.check_writable()?;
@@ -63,13 +63,13 @@ impl Engine {
             dropped.push(segments);
             closed.push(chunks);
         }
-        edits.extend(table.gone_edit(gone));
+        edits.extend(table.gone_edits(&gone));
         self.commit_manifest(&edits)?;
         for (t, chunks) in tables.iter().zip(closed) {
             let mut map = t.chunks.lock();
             chunks.into_iter().for_each(|start| map.remove(start));
         }
-        table.raise_gone(gone);
+        table.raise_gone(&gone);
         // Snapshots that compute buckets from the rows may see further back than the horizon.
         let seq = if table.tiers().is_empty() { gate.last_move() } else { visible };
         for (t, segments) in tables.iter().zip(&dropped) {

@@ -13,6 +13,7 @@ use crate::schema::{ColumnDef, Initial, Schema, TierDef};
 use crate::table::Table;
 use crate::version::Version;
 
+use super::keep::Lines;
 use super::refresh::build_edit;
 use super::{Tier, tier_schema, tier_seq_edit, tier_table_name};
 
@@ -48,7 +49,7 @@ impl TierChanges {
             let schema = Arc::new(tier_schema(schema, table.id.0, def));
             edits.push(Edit::CreateTable { table: made.id, name: made.name(), schema });
             made.gone_until.store(0, Ordering::Release);
-            edits.extend(made.gone_edit(self.first_line(table, def)));
+            edits.extend(made.gone_edits(&Lines::of_all(self.first_line(table, def))));
         }
         if !self.builds.is_empty() {
             edits.push(build_edit(table, &self.builds));
@@ -68,7 +69,7 @@ impl TierChanges {
         }
         for (made, def) in &self.made {
             made.set_layout(tier_schema(schema, table.id.0, def));
-            made.raise_gone(self.first_line(table, def));
+            made.raise_gone_until(self.first_line(table, def));
             engine.begin_again(made);
             engine.tables.write().insert(made.clone());
         }

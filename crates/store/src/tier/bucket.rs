@@ -138,6 +138,12 @@ impl Buckets {
         cut.map(|span| Interval { first: span.first.max(line), last: span.last }).collect()
     }
 
+    /// What there is of some spans of whole buckets before the bucket that begins at `line`.
+    pub fn before(&self, spans: &[Interval], line: u64) -> Vec<Interval> {
+        let cut = spans.iter().filter(|span| span.first < line);
+        cut.map(|span| Interval { first: span.first, last: span.last.min(line.saturating_sub(1)) }).collect()
+    }
+
     /// Start and end of the bucket with this name, in microseconds.
     pub fn micros(&self, first: u64) -> (i64, i64) {
         let start = self.bucket.start_of(self.lane.micros(first));

@@ -8,9 +8,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use crate::engine::Engine;
-use crate::horizon::{Horizon, Position};
+use crate::horizon::{Horizon, Position, SeriesLines};
 use crate::manifest::edit::Edit;
 use crate::memtable::{Key, Memtable};
+use crate::ring::{decode_floors, encode_floors};
 use crate::row::RowLayout;
 use crate::table::{Table, number_of};
 
@@ -20,24 +21,36 @@ use super::points::Points;
 /// Name of the manifest property of a table with tiers: buckets that begin before this time are not computed again.
 const GONE_PROPERTY: &str = "tier_gone";
 
+/// Name of the manifest property that says the same of series with rings of their own.
+const SERIES_GONE_PROPERTY: &str = "tier_series_gone";
+
 /// Which rows stay of a series with a ring of its own, whose buckets are computed from them.
 pub(crate) struct SpaceRule {
     layout: Arc<RowLayout>,
-    buckets: Vec<Buckets>,
-    /// From here on all rows stay.
-    needed: u64,
+    lines: Arc<SeriesLines>,
     points: Option<Points>,
 }
 
 impl SpaceRule {
-    /// Whether the row with this key may be removed from disk, if those before `floor` are invisible.
-    pub fn is_gone(&self, key: &[u8], floor: &[u8]) -> bool {
-        let (Some(time), Some(floor)) = (self.layout.time_of_key(key), self.layout.time_of_key(floor)) else {
-            return false;
-        };
-        let floor = floor.min(self.needed);
-        let line = self.buckets.iter().map(|b| b.interval(floor).first).fold(floor, u64::min);
+    /// Whether the row with this key may be removed from disk.
+    pub fn is_gone(&self, series: &[u8], key: &[u8]) -> bool {
+        let (Some(time), Some(&line)) = (self.layout.time_of_key(key), self.lines.get(series)) else { return false };
         time < self.points.as_ref().map_or(line, |points| points.needed_from(line))
+    }
+}
+
+/// Up to where rows may be removed from disk: buckets that begin before are not computed again.
+#[derive(Default)]
+pub(crate) struct Lines {
+    all: u64,
+    /// Of series with rings of their own.
+    series: Arc<SeriesLines>,
+}
+
+impl Lines {
+    /// Of a table whose series have no rings of their own.
+    pub fn of_all(all: u64) -> Lines {
+        Lines { all, series: Arc::default() }
     }
 }
 
@@ -45,71 +58,109 @@ impl SpaceRule {
 #[derive(Default)]
 pub(crate) struct Dependents {
     /// Buckets of the tiers that are.
-    buckets: Vec<Buckets>,
+    pub buckets: Vec<Buckets>,
+    /// Of the tiers that are where the finer tier, from which they are computed else, has forgotten.
+    pub instead: Vec<(Buckets, Weak<Table>)>,
     /// The table whose memtables say what is not in the tiers yet.
-    base: Weak<Table>,
+    pub base: Weak<Table>,
+}
+
+impl Dependents {
+    /// The time from which on rows are needed, if those from `time` on are there or count.
+    fn line(&self, time: u64) -> u64 {
+        let has_forgotten =
+            |finer: &Weak<Table>, first| finer.upgrade().is_some_and(|finer| first < finer.gone_until());
+        let instead = self.instead.iter().map(|(buckets, finer)| (buckets.interval(time).first, finer));
+        let instead = instead.filter(|(first, finer)| has_forgotten(finer, *first)).map(|(first, _)| first);
+        self.buckets.iter().map(|buckets| buckets.interval(time).first).chain(instead).fold(time, u64::min)
+    }
 }
 
 impl Table {
     /// Says which tiers are computed from it.
-    pub(crate) fn set_dependents(&self, base: &Arc<Table>, buckets: Vec<Buckets>) {
-        *self.dependents.write() = Dependents { buckets, base: Arc::downgrade(base) };
+    pub(crate) fn set_dependents(&self, dependents: Dependents) {
+        *self.dependents.write() = dependents;
     }
 
-    /// Up to where rows may be removed from disk when they are invisible before `time`. `flushed` is a memtable that is
-    /// about to be brought into the tiers.
-    fn space_line(&self, time: u64, flushed: Option<&Arc<Memtable>>) -> u64 {
-        let dependents = self.dependents.read();
-        let (false, Some(base)) = (dependents.buckets.is_empty(), dependents.base.upgrade()) else { return time };
-        if base.schema().ring.max_bytes.is_some() && std::ptr::eq(Arc::as_ptr(&base), self) {
-            // A ring of bytes has no room for more: a bucket that its horizon enters stays as it is.
-            return time;
-        }
+    /// From when on rows count that are not in the tiers yet. `flushed` is a memtable that is about to be brought there.
+    fn unrefreshed_from(base: &Table, flushed: Option<&Arc<Memtable>>) -> u64 {
         let version = base.version();
         let memtables = version.memtables().filter(|m| flushed.is_none_or(|flushed| !Arc::ptr_eq(m, flushed)));
         let touched = memtables.filter_map(|m| m.touched()?.span()).map(|(first, _)| first);
         let refreshed = base.refreshed.lock().iter().filter_map(|(_, touched)| Some(touched.span()?.0)).min();
-        let needed = touched.chain(refreshed).fold(time, u64::min);
-        dependents.buckets.iter().map(|b| b.interval(needed).first).fold(needed, u64::min)
+        touched.chain(refreshed).fold(u64::MAX, u64::min)
     }
 
-    /// The horizon behind which rows may be removed from disk, and the time that [`Table::gone_edit`] and
-    /// [`Table::raise_gone`] want with it.
+    /// The horizon behind which rows may be removed from disk, and the lines that [`Table::gone_edits`] and
+    /// [`Table::raise_gone`] want with it. `flushed` is a memtable that is about to be brought into the tiers; `moves_series`
+    /// says whether series with rings of their own may lose more than they did.
     pub(crate) fn space_horizon(
         &self,
         horizon: Option<Horizon>,
         flushed: Option<&Arc<Memtable>>,
-    ) -> (Option<Horizon>, u64) {
-        let (Some(mut horizon), false) = (horizon.clone(), self.dependents.read().buckets.is_empty()) else {
-            return (horizon, 0);
+        moves_series: bool,
+    ) -> (Option<Horizon>, Lines) {
+        let dependents = self.dependents.read();
+        let (Some(mut horizon), false) = (horizon.clone(), dependents.buckets.is_empty()) else {
+            return (horizon, Lines::default());
         };
-        let line = self.space_line(horizon.position.time, flushed);
-        let needed = self.space_line(u64::MAX, flushed);
-        let buckets = self.dependents.read().buckets.clone();
+        let Some(base) = dependents.base.upgrade() else { return (Some(horizon), Lines::default()) };
+        let needed = Table::unrefreshed_from(&base, flushed);
+        let time = horizon.position.time;
+        let all = match base.schema().ring.max_bytes {
+            // A ring of bytes has no room for more: a bucket that its horizon enters stays as it is.
+            Some(_) if base.is_same(self) => time,
+            _ => dependents.line(time.min(needed)),
+        };
         // Readings before a bucket count for its points.
         let points = Points::of(&self.schema());
-        let time = points.as_ref().map_or(line, |points| points.needed_from(line));
+        let mut series = Arc::default();
+        if let Some(snapshot) = horizon.snapshot_of_floors() {
+            let layout = self.layout();
+            let line_of =
+                |floor: &[u8]| layout.time_of_key(floor).map_or(0, |floor| dependents.line(floor.min(needed)));
+            series = match moves_series {
+                true => self.gate.series_lines(snapshot, &line_of),
+                false => self.gate.series_gone(),
+            };
+            horizon.keep_buckets(SpaceRule { layout, lines: series.clone(), points: points.clone() });
+        }
+        let time = points.as_ref().map_or(all, |points| points.needed_from(all));
         horizon.position = Position { time, key: Key::new() };
-        horizon.keep_buckets(SpaceRule { layout: self.layout(), buckets, needed, points });
-        (Some(horizon), line)
+        (Some(horizon), Lines { all, series })
     }
 
-    /// The edit that says which rows may be removed, if it is news.
-    pub(crate) fn gone_edit(&self, line: u64) -> Option<Edit> {
-        let value = line.to_le_bytes().to_vec();
-        (self.gone_until() < line).then(|| Edit::SetProperty { table: self.id, name: GONE_PROPERTY.into(), value })
+    /// The edits that say which rows may be removed, as far as it is news.
+    pub(crate) fn gone_edits(&self, lines: &Lines) -> Vec<Edit> {
+        let edit = |name: &str, value| Edit::SetProperty { table: self.id, name: name.into(), value };
+        let all = (self.gone_until() < lines.all).then(|| edit(GONE_PROPERTY, lines.all.to_le_bytes().to_vec()));
+        let known = self.gate.series_gone();
+        let is_news = |(series, line): (&Key, &u64)| known.get(series).is_none_or(|known| known < line);
+        let series = lines.series.iter().any(is_news).then(|| {
+            let lines =
+                lines.series.iter().map(|(series, line)| (series.clone(), Key::from_slice(&line.to_le_bytes())));
+            edit(SERIES_GONE_PROPERTY, encode_floors(&lines.collect::<Vec<_>>()))
+        });
+        all.into_iter().chain(series).collect()
     }
 
-    /// After that edit, before rows are gone: buckets that begin before are not computed again.
-    pub(crate) fn raise_gone(&self, line: u64) {
+    /// After those edits, before rows are gone.
+    pub(crate) fn raise_gone(&self, lines: &Lines) {
+        self.raise_gone_until(lines.all);
+        self.gate.raise_series_gone(&lines.series);
+    }
+
+    /// Buckets that begin before this time are not computed again.
+    pub(crate) fn raise_gone_until(&self, line: u64) {
         self.gone_until.fetch_max(line, Ordering::AcqRel);
     }
 
-    /// Forgets all about removed rows (TRUNCATE); the edit that says so.
-    pub(crate) fn reset_gone(&self) -> Edit {
+    /// Forgets all about removed rows (TRUNCATE); the edits that say so.
+    pub(crate) fn reset_gone(&self) -> [Edit; 2] {
         self.gone_until.store(0, Ordering::Release);
         self.newest_seen.store(0, Ordering::Relaxed);
-        Edit::SetProperty { table: self.id, name: GONE_PROPERTY.into(), value: Vec::new() }
+        let edit = |name: &str| Edit::SetProperty { table: self.id, name: name.into(), value: Vec::new() };
+        [edit(GONE_PROPERTY), edit(SERIES_GONE_PROPERTY)]
     }
 
     /// Buckets that begin before this time cannot be computed from the table's rows any more.
@@ -121,6 +172,9 @@ impl Table {
     pub(crate) fn restore_gone(&self, properties: &std::collections::BTreeMap<String, Vec<u8>>) {
         let line = properties.get(GONE_PROPERTY).map_or(0, |value| number_of(value));
         self.gone_until.store(line, Ordering::Release);
+        let series = properties.get(SERIES_GONE_PROPERTY).and_then(|value| decode_floors(value)).unwrap_or_default();
+        let series = series.into_iter().map(|(series, line)| (series, number_of(&line)));
+        self.gate.raise_series_gone(&Arc::new(series.collect()));
     }
 
     /// Whether rows stay on disk only because they are not in the tiers yet.

@@ -25,8 +25,6 @@ use crate::table::Table;
 pub use aggregate::Aggregator;
 pub(crate) use alter::TierChanges;
 pub(crate) use keep::{Dependents, SpaceRule};
-pub use number::{Wide, pack_decimal};
-pub(crate) use number::{number_of_bits, number_of_bytes};
 pub(crate) use read::TierWalk;
 pub(crate) use refresh::{dirty_edit, tier_seq_edit};
 pub(crate) use schema::validate_tiers;
@@ -76,8 +74,14 @@ impl Tier {
             let dependents = tiers.iter().filter(|tier| tier.source == source);
             dependents.filter_map(|tier| Buckets::of(&schema, tier.def.bucket)).collect()
         };
-        base.set_dependents(base, from(None));
-        tiers.iter().enumerate().for_each(|(place, tier)| tier.table.set_dependents(base, from(Some(place))));
+        let dependents =
+            |source: Option<usize>, instead| Dependents { buckets: from(source), instead, base: Arc::downgrade(base) };
+        let instead = tiers.iter().filter_map(|tier| {
+            let finer = tier.source.and_then(|place| tiers.get(place))?;
+            Some((Buckets::of(&schema, tier.def.bucket)?, Arc::downgrade(&finer.table)))
+        });
+        base.set_dependents(dependents(None, instead.collect()));
+        tiers.iter().enumerate().for_each(|(n, tier)| tier.table.set_dependents(dependents(Some(n), Vec::new())));
     }
 }
 

@@ -11,7 +11,7 @@ use crate::cursor::{Cursor, Direction};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::group::{RowGroup, Span};
-use crate::horizon::Horizon;
+use crate::horizon::SeriesLines;
 use crate::key;
 use crate::limits;
 use crate::manifest::edit::TableId;
@@ -33,33 +33,20 @@ use super::touched::join;
 const FIRST_BATCH: usize = 1;
 const LAST_BATCH: usize = 1024;
 
-/// Series whose own rings have let buckets go: what is stored of those is never stale, and their rows may be gone.
-struct Frozen {
-    horizon: Horizon,
-    version: Arc<Version>,
-}
-
-impl Frozen {
-    fn has(&self, series: &[u8], bucket: Interval) -> bool {
-        let layout = self.version.active.layout();
-        let floor = self.horizon.floor(series).and_then(|floor| layout.time_of_key(&floor));
-        let (low, high) = bounds_of(layout, series, bucket);
-        let is_in_memory = || {
-            self.version.memtables().any(|m| {
-                m.touched().is_some_and(|touched| touched.has_more()) || m.has_key_between(&low, high.as_deref())
-            })
-        };
-        floor.is_some_and(|floor| floor > bucket.last) && !is_in_memory()
-    }
-}
-
 /// The part of a walk over a tier that is not stored.
 pub(crate) struct TierWalk {
+    /// Buckets that are computed from different sources.
+    parts: Vec<Part>,
+    /// Stored rows that were read but not handed out.
+    stored: Option<(Span, u32)>,
+    direction: Direction,
+}
+
+/// Buckets that are computed from one source.
+struct Part {
     /// Spans of time whose stored rows are out of date; whole buckets, ascending.
     stale: Arc<[Interval]>,
     computed: Computed,
-    /// Stored rows that were read but not handed out.
-    stored: Option<(Span, u32)>,
     /// Computed rows that were not handed out.
     ready: Option<(Span, u32)>,
     batch: usize,
@@ -67,7 +54,9 @@ pub(crate) struct TierWalk {
 
 /// Computes buckets in the order of their keys.
 struct Computed {
-    frozen: Option<Frozen>,
+    /// Of a walk over rows: from when on those of series with rings of their own are there. What is stored of older buckets is
+    /// never stale.
+    gone: Option<Arc<SeriesLines>>,
     stale: Arc<[Interval]>,
     buckets: Buckets,
     /// Layout of the tier.
@@ -93,8 +82,6 @@ struct Computed {
 
 /// What all cursors of a walk have in common.
 struct View<'a> {
-    /// What is gone of series with rings of their own.
-    horizon: Option<Horizon>,
     base: &'a Arc<Table>,
     version: Arc<Version>,
     tiers: Arc<[Arc<Tier>]>,
@@ -121,12 +108,11 @@ impl Engine {
         let tiers = base.tiers();
         // Rows behind the horizon count where they are left: the tier keeps what it had of them.
         let mut version = Version::clone(&base.version());
-        let horizon = version.gate.at(snapshot.seq()).filter(|_| base.schema().ring.series_max_rows.is_some());
         version.gate = Arc::default();
         let place = tiers.iter().position(|t| Arc::ptr_eq(&t.table, tier));
         let place = place.ok_or_else(|| Error::NoSuchTable { name: tier.name() })?;
         // The version came first, then what was flushed, then the tiers: what is flushed meanwhile is stale and stored, not neither.
-        View { horizon, base: &base, version: Arc::new(version), tiers, snapshot, own }.cursor(place, true)
+        View { base: &base, version: Arc::new(version), tiers, snapshot, own }.cursor(place, true)
     }
 }
 
@@ -137,49 +123,65 @@ impl View<'_> {
         let schema = self.base.schema();
         let buckets = Buckets::of(&schema, tier.def.bucket);
         let buckets = buckets.ok_or_else(|| Error::InvalidInput("a tier of a table without time".into()))?;
-        let gone = self.base.gone_until();
-        let finer = tier.source.map(|place| self.tiers[place].table.gone_until());
-        let stale = join(self.stale(tier.def.id, &buckets));
-        let from = |line: u64| buckets.from(&stale, line);
-        // From the finer tier, if that has all that is stale; else from the rows, if they have.
-        let (from_rows, from_finer) = (from(gone), finer.map(from));
-        let (stale, source) = match from_finer {
-            Some(of_finer) if from_rows.is_empty() || of_finer.first().is_some_and(|i| *i <= from_rows[0]) => {
-                (of_finer, tier.source)
-            }
-            _ => (from_rows, None),
-        };
+        let mut stale = join(self.stale(tier.def.id, &buckets));
         // Buckets that are too old for the tier are not computed either.
         let horizon = tier.table.version().gate.at(self.snapshot.seq()).filter(|_| has_horizon);
-        let stale = horizon.map_or(stale.clone(), |horizon| buckets.from(&stale, horizon.position.time));
-        let stale: Arc<[Interval]> = stale.into();
+        if let Some(horizon) = horizon {
+            stale = buckets.from(&stale, horizon.position.time);
+        }
+        // From the finer tier what that has, from the rows what else they have.
+        let line = tier.source.map(|place| self.tiers[place].table.gone_until());
+        let from_finer = line.map_or(Vec::new(), |line| buckets.from(&stale, line));
+        if let Some(first) = from_finer.first() {
+            stale = buckets.before(&stale, first.first);
+        }
+        let from_rows = buckets.from(&stale, self.base.gone_until());
+        // What is gone must be known before the tier's version is taken, which has what was computed last.
+        let gone = self.base.gate.series_gone();
         let mut version = tier.table.version();
         if !has_horizon && version.gate.latest().is_some() {
             version = Arc::new(Version { gate: Arc::default(), ..Version::clone(&version) });
         }
         let stored = Cursor::new(version, tier.table.layout(), self.snapshot.clone(), None);
-        let (Some(first), Some(last)) = (stale.first(), stale.last()) else { return Ok(stored) };
+        let sources = [(from_rows, None), (from_finer, tier.source)];
+        let parts = sources.into_iter().filter(|(stale, _)| !stale.is_empty());
+        let parts = parts
+            .map(|(stale, source)| self.part(tier, buckets, stale, (source, &gone)))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(match parts.is_empty() {
+            true => stored,
+            false => stored.with_tier(TierWalk { parts, stored: None, direction: Direction::Forward }),
+        })
+    }
+
+    /// The walk that computes stale buckets from one source.
+    fn part(
+        &self,
+        tier: &Tier,
+        buckets: Buckets,
+        stale: Vec<Interval>,
+        (source, gone): (Option<usize>, &Arc<SeriesLines>),
+    ) -> Result<Part> {
+        let of_rows = || {
+            let layout = self.version.active.layout().clone();
+            Cursor::new(self.version.clone(), layout, self.snapshot.clone(), self.own.clone())
+        };
         let mut rows = match source {
             Some(finer) => self.cursor(finer, false)?,
-            None => Cursor::new(
-                self.version.clone(),
-                self.version.active.layout().clone(),
-                self.snapshot.clone(),
-                self.own.clone(),
-            ),
+            None => of_rows(),
         };
+        let schema = self.base.schema();
         let layout = tier.table.layout();
         let finer = source.and_then(|place| Buckets::of(&schema, self.tiers[place].def.bucket));
         let aggregator = Aggregator::new(layout.clone(), &schema, rows.layout().schema(), (buckets, finer));
         let around = |time: u64| aggregator.points().map_or(Interval { first: time, last: time }, |p| p.affected(time));
-        rows.limit_times((around(first.first).first, around(last.last).last));
-        let readings = aggregator.points().map(|_| {
-            let layout = self.version.active.layout().clone();
-            Box::new(Cursor::new(self.version.clone(), layout, self.snapshot.clone(), self.own.clone()))
-        });
-        let frozen = self.horizon.clone().map(|horizon| Frozen { horizon, version: self.version.clone() });
+        if let (Some(first), Some(last)) = (stale.first(), stale.last()) {
+            rows.limit_times((around(first.first).first, around(last.last).last));
+        }
+        let readings = aggregator.points().map(|_| Box::new(of_rows()));
+        let stale: Arc<[Interval]> = stale.into();
         let computed = Computed {
-            frozen,
+            gone: (source.is_none() && !gone.is_empty()).then(|| gone.clone()),
             stale: stale.clone(),
             buckets,
             aggregator,
@@ -195,7 +197,7 @@ impl View<'_> {
             high: None,
             from: (None, true),
         };
-        Ok(stored.with_tier(TierWalk { stale, computed, stored: None, ready: None, batch: FIRST_BATCH }))
+        Ok(Part { stale, computed, ready: None, batch: FIRST_BATCH })
     }
 
     /// Buckets of a tier whose stored rows are not what the snapshot sees.
@@ -241,21 +243,27 @@ fn at_or_before(intervals: &[Interval], time: u64) -> Option<Interval> {
 impl TierWalk {
     /// From the next [`TierWalk::seek`] on only these keys are of interest.
     pub fn set_bounds(&mut self, low: Option<&[u8]>, high: Option<&[u8]>) {
-        self.computed.low = low.map(<[u8]>::to_vec);
-        self.computed.high = high.map(<[u8]>::to_vec);
+        for part in &mut self.parts {
+            part.computed.low = low.map(<[u8]>::to_vec);
+            part.computed.high = high.map(<[u8]>::to_vec);
+        }
     }
 
     /// Times of buckets that are of interest.
     pub fn limit_times(&mut self, (first, last): (u64, u64)) {
-        let stale = self.stale.iter().filter(|i| i.first <= last && first <= i.last).copied().collect();
-        self.computed.stale = stale;
+        for part in &mut self.parts {
+            part.computed.stale = part.stale.iter().filter(|i| i.first <= last && first <= i.last).copied().collect();
+        }
     }
 
     /// As [`Cursor::seek`], of which the stored rows are.
     pub fn seek(&mut self, from: (Option<Vec<u8>>, bool), direction: Direction) -> Result<()> {
-        (self.stored, self.ready, self.batch) = (None, None, FIRST_BATCH);
-        self.computed.from = from;
-        self.computed.start(direction)
+        (self.stored, self.direction) = (None, direction);
+        self.parts.iter_mut().try_for_each(|part| {
+            (part.ready, part.batch) = (None, FIRST_BATCH);
+            part.computed.from = from.clone();
+            part.computed.start(direction)
+        })
     }
 
     /// The next rows; `stored` hands out the next stored ones.
@@ -264,34 +272,34 @@ impl TierWalk {
         max_rows: usize,
         stored: &mut dyn FnMut(usize) -> Result<Option<Span>>,
     ) -> Result<Option<Span>> {
-        let direction = self.computed.direction;
-        if self.ready.is_none() {
-            self.ready = self.computed.batch(self.batch)?.map(|span| (span, 0));
-            self.batch = (self.batch * 4).min(LAST_BATCH);
-        }
+        let direction = self.direction;
+        self.parts.iter_mut().try_for_each(Part::make_ready)?;
         self.read_stored(max_rows, stored)?;
         let comes_first = |a: &[u8], b: &[u8]| match direction {
             Direction::Forward => a < b,
             Direction::Backward => a > b,
         };
+        // The first key of each source: the parts, then what is stored.
+        let sources = self.parts.iter().map(|part| &part.ready).chain([&self.stored]);
         let key_at = |(span, at): &(Span, u32)| key_of(&span.group, span.row(*at));
-        let heads = (self.stored.as_ref().map(key_at).transpose()?, self.ready.as_ref().map(key_at).transpose()?);
-        let from_stored = match &heads {
-            (None, None) => return Ok(None),
-            (Some(a), Some(b)) => comes_first(a, b),
-            (a, _) => a.is_some(),
-        };
-        let (from, other) = match from_stored {
-            true => (&mut self.stored, heads.1),
-            false => (&mut self.ready, heads.0),
-        };
+        let heads = sources.map(|rows| rows.as_ref().map(key_at).transpose()).collect::<Result<Vec<_>>>()?;
+        let mut firsts: Vec<(&[u8], usize)> =
+            heads.iter().enumerate().filter_map(|(source, head)| Some((head.as_deref()?, source))).collect();
+        firsts.sort_unstable();
+        if direction == Direction::Backward {
+            firsts.reverse();
+        }
+        let Some(&(_, source)) = firsts.first() else { return Ok(None) };
+        let other = firsts.get(1).map(|(key, _)| *key);
+        let from_stored = source == self.parts.len();
+        let from = if from_stored { &mut self.stored } else { &mut self.parts[source].ready };
         let Some((span, at)) = from.take() else { return Ok(None) };
         let mut rows = 1;
         while at + rows < span.rows && (rows as usize) < max_rows {
-            if from_stored && self.computed_time(&span, at + rows)? {
+            if from_stored && self.is_stale(&span, at + rows)? {
                 break;
             }
-            if let Some(other) = &other
+            if let Some(other) = other
                 && !comes_first(&key_of(&span.group, span.row(at + rows))?, other)
             {
                 break;
@@ -301,7 +309,7 @@ impl TierWalk {
         let first = span.row(at) as u32;
         let out = Span { group: span.group.clone(), first, rows, direction };
         if at + rows < span.rows {
-            *(if from_stored { &mut self.stored } else { &mut self.ready }) = Some((span, at + rows));
+            *(if from_stored { &mut self.stored } else { &mut self.parts[source].ready }) = Some((span, at + rows));
         }
         Ok(Some(out))
     }
@@ -316,7 +324,7 @@ impl TierWalk {
                     None => return Ok(()),
                 },
             };
-            while at < span.rows && self.computed_time(&span, at)? {
+            while at < span.rows && self.is_stale(&span, at)? {
                 at += 1;
             }
             if at < span.rows {
@@ -327,15 +335,28 @@ impl TierWalk {
     }
 
     /// Whether a stored row is stale.
-    fn computed_time(&self, span: &Span, at: u32) -> Result<bool> {
-        let time = time_of(&span.group, &self.computed.layout, span.row(at))?;
-        if !at_or_after(&self.stale, time).is_some_and(|interval| interval.contains(time)) {
-            return Ok(false);
+    fn is_stale(&self, span: &Span, at: u32) -> Result<bool> {
+        for part in &self.parts {
+            let time = time_of(&span.group, &part.computed.layout, span.row(at))?;
+            if !at_or_after(&part.stale, time).is_some_and(|interval| interval.contains(time)) {
+                continue;
+            }
+            let key = key_of(&span.group, span.row(at))?;
+            let series = part.computed.layout.series_of(&key).unwrap_or(&[]);
+            return Ok(!part.computed.is_gone(series, part.computed.buckets.interval(time)));
         }
-        let Some(frozen) = &self.computed.frozen else { return Ok(true) };
-        let key = key_of(&span.group, span.row(at))?;
-        let series = self.computed.layout.series_of(&key).unwrap_or(&[]);
-        Ok(!frozen.has(series, self.computed.buckets.interval(time)))
+        Ok(false)
+    }
+}
+
+impl Part {
+    /// Computes what comes next, unless there is something left.
+    fn make_ready(&mut self) -> Result<()> {
+        if self.ready.is_none() {
+            self.ready = self.computed.batch(self.batch)?.map(|span| (span, 0));
+            self.batch = (self.batch * 4).min(LAST_BATCH);
+        }
+        Ok(())
     }
 }
 
@@ -477,7 +498,7 @@ impl Computed {
                 self.pass(&series, bucket)?;
                 continue;
             }
-            if self.frozen.as_ref().is_some_and(|frozen| frozen.has(&series, bucket)) {
+            if self.is_gone(&series, bucket) {
                 self.pass(&series, bucket)?;
                 continue;
             }
@@ -506,7 +527,7 @@ impl Computed {
     fn compute_gap(&mut self, series: &[u8], bucket: Interval, out: &mut Vec<u8>) -> Result<Option<Vec<u8>>> {
         let key = bounds_of(&self.layout, series, bucket).0;
         let is_stale = at_or_after(&self.stale, bucket.first).is_some_and(|i| i.contains(bucket.first));
-        if !is_stale || self.is_outside(&key).is_some() {
+        if !is_stale || self.is_outside(&key).is_some() || self.is_gone(series, bucket) {
             return Ok(None);
         }
         self.compute_points(series, bucket)?;
@@ -562,6 +583,12 @@ impl Computed {
         let found = !gaps.is_empty();
         self.gaps = gaps;
         found
+    }
+
+    /// Whether rows of a bucket may be gone from disk, as its series has a ring of its own: it keeps what it had.
+    fn is_gone(&self, series: &[u8], bucket: Interval) -> bool {
+        let line = self.gone.as_ref().and_then(|gone| gone.get(series));
+        line.is_some_and(|line| bucket.first < *line)
     }
 
     /// The stale interval that a walk meets next from a time on.

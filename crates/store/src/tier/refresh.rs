@@ -120,7 +120,7 @@ impl Engine {
             segments = self.compute_tier(table, tier, &source, buckets, (starts, BTreeSet::new()), done.seq)?;
             from_rows = (gone, line);
         }
-        if touched.span().is_none_or(|(first, _)| first >= from_rows.1) {
+        if touched.span().is_none_or(|(first, _)| buckets.interval(first).first >= from_rows.1) {
             return Ok(segments);
         }
         let mut source = Rows::of_memtable(table, memtable, touched, done.seq);
@@ -164,6 +164,7 @@ impl Engine {
         let aggregator =
             Aggregator::new(tier.table.layout(), &table.schema(), source.layout.schema(), (buckets, finer));
         let mut pairs = Pairs::new(source, buckets, extra, starts, aggregator.points().cloned())?;
+        let series_gone = table.gate.series_gone();
         let mut out = Output {
             engine: self,
             tier,
@@ -172,7 +173,7 @@ impl Engine {
             aggregator,
             buckets,
             readings: Cursor::new(source.version.clone(), source.layout.clone(), Snapshot::at(seq), None).reading_all(),
-            is_new: tier.table.version().segments.is_empty(),
+            before: Version { gate: Arc::default(), ..Version::clone(&tier.table.version()) },
             bytes: Vec::new(),
             places: Vec::new(),
             segments: Vec::new(),
@@ -180,7 +181,12 @@ impl Engine {
         let mut rows =
             Cursor::new(source.version.clone(), source.layout.clone(), Snapshot::at(seq), None).reading_all();
         let written = (|| {
-            while let Some(cluster) = pairs.next_cluster()? {
+            while let Some(mut cluster) = pairs.next_cluster()? {
+                if finer.is_none() {
+                    // Of a series with a ring of its own rows may be gone: a bucket keeps what it had of them.
+                    let line = series_gone.get(cluster.series.as_slice()).copied().unwrap_or(0);
+                    cluster.intervals.retain(|interval| interval.first >= line);
+                }
                 out.compute(&mut rows, &source.layout, &cluster)?;
             }
             out.write()
@@ -534,8 +540,8 @@ struct Output<'a> {
     buckets: Buckets,
     /// Reads what is around buckets.
     readings: Cursor,
-    /// The tier has no rows that a tombstone could hide.
-    is_new: bool,
+    /// The tier as it was, with what is too old for it: coarser tiers still need that.
+    before: Version,
     bytes: Vec<u8>,
     /// Where each row begins, and whether it is a tombstone.
     places: Vec<(usize, bool)>,
@@ -582,7 +588,7 @@ impl Output<'_> {
         let is_gone = self.aggregator.is_empty();
         if is_gone {
             let (key, _) = bounds_of(&self.layout, series, interval);
-            if self.is_new || self.tier.table.find(&key, 0)?.is_none_or(|found| found.row.is_none()) {
+            if Table::find_at(&self.before, &self.layout, &key, u64::MAX)?.is_none() {
                 return Ok(());
             }
         } else if self.aggregator.rows() == 0 {
