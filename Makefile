@@ -18,13 +18,14 @@ demo: build ## show it: load, compare with InnoDB, kill the server, count what s
 test:   ## run all tests; the last line counts those passed and failed
 	@scripts/test.sh
 
-bench: build ## load and query the same data in RRD and its peers (ROWS=, SENSORS=, SEED=, MODE=; MODE=single: single rows, classic: the ring of 2007; ring: rings and tiers)
-	@scripts/venv.sh
+bench: build ## load and query the same data in RRD and its peers, table and plots in docs/bench/ (QUICK=1: a short try; ROWS=, ENGINES=, MODE=: see bench/bench.py)
+	@scripts/setup.sh bench
+	@scripts/venv.sh bench
 	@cargo build --release --quiet -p rrd-gen
 	@build/venv/bin/python bench/bench.py
 
 footprint: build ## bytes on disk over twenty laps of rings and of InnoDB, and the plot in docs/bench/
-	@scripts/venv.sh
+	@scripts/venv.sh bench
 	@build/venv/bin/python bench/footprint.py
 
 server: build ## start a private server with the engine and say how to connect

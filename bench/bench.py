@@ -1,260 +1,173 @@
-"""The same rows and the same queries in this engine and its peers, side by side.
+"""The same rows and the same questions in this engine and its peers.
 
-Run by `make bench`. One private server holds all engines, each with the same cache. Rows come
-from rrd-gen, so the fewest bytes that any store could use are known. BLACKHOLE keeps nothing: its
-load rate is what the SQL layer takes from a file at best.
+Run by `make bench`. It loads the data sets (data.py) into each engine (engines.py, embedded.py), one server after the other,
+and measures the parts (parts.py): load, size, what is written, queries, inserts, a trickle, a full ring. It compares the
+answers of all engines, and writes a table, plots and the figures into docs/bench/ (report.py, plots.py).
 
-Settings, from the environment: ROWS, SENSORS, SEED, MODE (see rrd-gen), CACHE (bytes or 1G),
-ENGINES (space-separated), RUNS (of each query). MODE=single measures
-single rows instead, MODE=classic the table of 2007, MODE=ring rings and tiers, MODE=footprint bytes
-over time: see single_row.py, classic.py, ring.py, footprint.py. Results go to the terminal and to
-build/bench/result.json. Exit code 1 when two engines answer differently.
+Settings, from the environment:
+  ROWS      of data set a, and so of the others (10,000,000)       SENSORS (1000), SEED (1)
+  ENGINES   some of them, separated by commas                      DATA     some of a b c d e
+  MODE      some of the parts: load queries insert trickle full-ring; or one of what is measured apart: billion (billion.py),
+            single (single_row.py), classic (classic.py), ring (ring.py), footprint (footprint.py); report: write it again
+  QUICK=1   all of it with little data, in less than three minutes: whether it works, not how fast it is
+  OUT       the folder for table and plots. docs/bench for the whole benchmark, else build/bench/out
+Exit code 1 when two engines answer differently, or RRD could not be measured.
 """
 
+import fcntl
 import json
 import os
-import statistics
-import subprocess
+import shutil
 import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+import about  # noqa: E402
+import billion  # noqa: E402
 import classic  # noqa: E402
+import data  # noqa: E402
+import embedded  # noqa: E402
+import engines  # noqa: E402
 import footprint  # noqa: E402
+import knobs  # noqa: E402
+import parts  # noqa: E402
+import report  # noqa: E402
 import ring  # noqa: E402
 import single_row  # noqa: E402
-from private_server import BUILD, PrivateServer  # noqa: E402
+import targets  # noqa: E402
+from private_server import BUILD, ROOT  # noqa: E402
+from progress import say, step  # noqa: E402
 
 FOLDER = BUILD / "bench"
-GENERATOR = BUILD / "cargo" / "release" / "rrd-gen"
-
-# What a peer's plugin is called, where the engine is not built in.
-PLUGIN_OF = {"RRD": "ha_rrd", "BLACKHOLE": "ha_blackhole", "ROCKSDB": "ha_rocksdb", "ARCHIVE": "ha_archive"}
-
-# MyRocks refuses large statements unless it may commit parts of them.
-BEFORE_LOAD = {"ROCKSDB": "SET rocksdb_commit_in_the_middle = 1"}
-
-# MyRocks keeps the last rows in its log until told; its files are then as small as they get.
-AFTER_LOAD = {"ROCKSDB": "SET GLOBAL rocksdb_force_flush_memtable_and_lzero_now = 1"}
-
-TABLE = """CREATE TABLE {table} (
-  ts INT UNSIGNED NOT NULL, sensor_id INT UNSIGNED NOT NULL,
-  data1 DOUBLE NOT NULL, data2 DOUBLE NOT NULL, data3 DOUBLE NOT NULL, data4 DOUBLE NOT NULL,
-  data6 DOUBLE NOT NULL, cnt INT UNSIGNED NOT NULL,
-  PRIMARY KEY (sensor_id, ts)) ENGINE={engine}"""
-
-# A sum of doubles depends on the order of its terms; two engines may differ by this much of it.
-SUM_TOLERANCE = 1e-9
-
-# Files after a load count as settled when their size has not changed for this long.
-SETTLED_S = 3
-SETTLE_LIMIT_S = 300
+APART = {"billion": billion.main, "single": single_row.main, "classic": classic.main, "ring": ring.main, "footprint": footprint.main}
+PARTS = ("load", "queries", "insert", "trickle", "full-ring")
+ROWS = 10_000_000
 
 
 def settings():
-    def number(name, default):
-        return int(os.environ.get(name) or default)
+    is_quick = bool(knobs.number("QUICK", 0))
+
+    def choose(slow, quick):
+        return quick if is_quick else slow
 
     return {
-        "rows": number("ROWS", 10_000_000),
-        "sensors": number("SENSORS", 1000),
-        "seed": number("SEED", 1),
-        "runs": number("RUNS", 5),
-        "mode": os.environ.get("MODE") or "walk",
-        "cache": os.environ.get("CACHE") or "1G",
-        "engines": (os.environ.get("ENGINES") or "BLACKHOLE InnoDB RRD").split(),
+        "rows": knobs.number("ROWS", choose(ROWS, 100_000)),
+        "sensors": knobs.number("SENSORS", choose(1000, 200)),
+        "seed": knobs.number("SEED", 1),
+        "data": knobs.words("DATA", "a b c d e"),
+        "parts": knobs.words("MODE", " ".join(PARTS)),
+        "engines": [name.strip().lower() for name in (os.environ.get("ENGINES") or "").split(",") if name.strip()],
+        "quick": is_quick,
+        "loads": choose(2, 1),  # of (a) by engines that take turns
+        "quiet_s": choose(2, 0.3),  # without which work in the background counts as done
+        "runs": choose(5, 2),  # of each query
+        "budget_ms": choose(3000, 300),  # after which a query is not run again
+        "hot": choose(100, 20),  # small reads of each kind
+        "rounds": choose(3, 1),  # of inserts by engines that take turns
+        "run_ms": choose(1000, 100),  # of each round
+        "series": choose(100_000, 8000),  # of the trickle
+        "polls": choose(48, 2),
+        "ring": choose(1_000_000, 50_000),
     }
 
 
-def generate(config, file):
-    """Writes the rows to the file and returns what the generator says about them."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    command = [GENERATOR]
-    for name in ("rows", "sensors", "seed", "mode"):
-        command += [f"--{name}", str(config[name])]
-    with file.open("wb") as out:
-        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, check=True, text=True)
-    return json.loads(done.stderr)
+def is_whole(config):
+    names = ("ENGINES", "MODE", "DATA", "QUICK", "ROWS", "SENSORS")
+    return not any(os.environ.get(name) for name in names) and config["rows"] == ROWS
 
 
-def queries(data):
-    """Name and text of each query; {table} stands for the engine's table."""
-    last, sensor = data["last_ts"], min(7, data["sensors"])
-    day, half_day = 24 * 3600, 12 * 3600
-    point = last - 10 * data["step_s"] if data["rows"] > 20 * data["sensors"] else data["first_ts"]
-    return {
-        "count, avg, max over all": "SELECT COUNT(*), AVG(data1), MAX(data1) FROM {table}",
-        "the same by sensor": "SELECT sensor_id, COUNT(*), AVG(data1), MAX(data1) FROM {table} GROUP BY sensor_id "
-        "ORDER BY sensor_id",
-        "one sensor's last day": f"SELECT * FROM {{table}} WHERE sensor_id = {sensor} AND ts > {last - day} ORDER BY ts",
-        "one sensor's newest": f"SELECT * FROM {{table}} WHERE sensor_id = {sensor} ORDER BY ts DESC LIMIT 1",
-        "one reading": f"SELECT * FROM {{table}} WHERE sensor_id = {sensor} AND ts = {point}",
-        "all by hour, 12 h": "SELECT sensor_id, ts DIV 3600 AS hour, AVG(data1) FROM {table} "
-        f"WHERE ts > {last - half_day} GROUP BY sensor_id, hour ORDER BY sensor_id, hour",
-    }
+def wanted(group, config):
+    """The engines of a group that were asked for."""
+    return [engine for engine in group if not config["engines"] or engine.name.lower() in config["engines"]]
 
 
-def table_of(engine):
-    return f"bench_{engine.lower()}.sensordata"
+def measure(group, data_sets, config, results, answers):
+    """All parts of the engines of one server, which runs."""
+    for engine in group:
+        results["versions"][engine.name] = engine.version()
+    for key, data_set in data_sets.items():
+        parts.load(group, data_set, config, results, answers)
+        loaded = [engine for engine in group if key in engine.data]
+        if key == "a" and "queries" in config["parts"]:
+            parts.ask(loaded, data_set, config, results, answers)
+        for engine in loaded:
+            parts.drop(engine, data_set)
+    if "insert" in config["parts"]:
+        parts.insert(group, config, results)
+    if "trickle" in config["parts"]:
+        parts.trickle(group, config, results)
+    if "full-ring" in config["parts"]:
+        parts.full_ring(group, config, results)
+    results["peak_memory"][" and ".join(engine.name for engine in group)] = group[0].peak_memory()
 
 
-def load(server, connection, engine, file, rows):
-    """Creates the engine's table and loads the file; the engine's database is its own."""
-    before = bytes_on_disk(server, engine)
-    with connection.cursor() as cursor:
-        cursor.execute(f"CREATE DATABASE bench_{engine.lower()}")
-        cursor.execute(TABLE.format(table=table_of(engine), engine=engine))
-        if engine in BEFORE_LOAD:
-            cursor.execute(BEFORE_LOAD[engine])
+def run(config):
+    work = FOLDER / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    results = {"about": about.this(work), "settings": config, "versions": {}, "data": {}, "peak_memory": {}, "failed": {},
+               "seconds": {}}
+    answers = parts.Answers()
+    keys = [key for key in config["data"] if "load" in config["parts"] or key == "a" and "queries" in config["parts"]]
+    data_sets = {}
+    for key in keys:
+        with step(f"writing the rows of ({key})") as notes:
+            data_set = data_sets[key] = data.make(key, config, work / "rows")
+            notes.append(f"{data_set.rows:,} rows, {data_set.csv_bytes / 1e6:.0f} MB")
+        results["data"][key] = {"title": data_set.title, "rows": data_set.rows, "csv_bytes": data_set.csv_bytes,
+                                "bound": data_set.bound, "xz": data_set.xz} | data_set.about
+    for server, all_of_it in [*engines.groups(work), *embedded.groups(work)]:
+        group = wanted(all_of_it, config)
+        if not group:
+            continue
         start = time.monotonic()
-        cursor.execute(f"LOAD DATA INFILE '{file}' INTO TABLE {table_of(engine)} FIELDS TERMINATED BY ','")
-        connection.commit()
-        seconds = time.monotonic() - start
-        if engine in AFTER_LOAD:
-            cursor.execute(AFTER_LOAD[engine])
-    settled = wait_until_settled(server, engine)
-    stored = bytes_on_disk(server, engine) - before
-    return {
-        "load_s": seconds,
-        "rows_a_second": rows / seconds,
-        "settled_after_s": settled,
-        "bytes_a_row": stored / rows,
-    }
-
-
-def bytes_on_disk(server, engine):
-    """What the engine's files take of the disk. InnoDB: its table space alone, without its shared
-    files. Any other engine: everything in the data folder that is not InnoDB's, logs included."""
-    own_space = server.data / "bench_innodb"
-    if engine.lower() == "innodb":
-        files = own_space.glob("*") if own_space.exists() else []
-    else:
-        shared = ("ib", "undo")
-        files = (f for f in server.data.rglob("*") if own_space not in f.parents and not f.name.startswith(shared))
-    total = 0
-    for file in files:
+        names = " and ".join(engine.name for engine in group)
+        say(f"-- {names}")
         try:
-            if not file.is_dir():
-                total += file.stat().st_blocks * 512
-        except FileNotFoundError:
-            pass  # an engine's merge removed it meanwhile
-    return total
-
-
-def wait_until_settled(server, engine):
-    """Waits for work in the background (merges, page flushes) and returns how long it went on."""
-    start = changed = time.monotonic()
-    size = bytes_on_disk(server, engine)
-    while (now := time.monotonic()) - changed < SETTLED_S and now - start < SETTLE_LIMIT_S:
-        time.sleep(0.1)
-        new = bytes_on_disk(server, engine)
-        if new != size:
-            size, changed = new, time.monotonic()
-    return changed - start
-
-
-def measure(connection, text, runs):
-    """The query's answer, and the median time that the server itself took for it, in ms."""
-    times = []
-    with connection.cursor() as cursor:
-        cursor.execute("SET profiling_history_size = 1")
-        cursor.execute(text)  # once to warm the caches, not counted
-        for _ in range(runs):
-            cursor.execute("SET profiling = 1")
-            cursor.execute(text)
-            answer = cursor.fetchall()
-            cursor.execute("SET profiling = 0")
-            cursor.execute("SHOW PROFILES")
-            times.append(float(cursor.fetchall()[-1][1]) * 1000)
-    return answer, statistics.median(times)
-
-
-def same_answer(one, other):
-    def same(a, b):
-        if isinstance(a, float) and isinstance(b, float):
-            return abs(a - b) <= SUM_TOLERANCE * max(abs(a), abs(b))
-        return a == b
-
-    return len(one) == len(other) and all(len(r) == len(s) and all(map(same, r, s)) for r, s in zip(one, other))
-
-
-def run(config, file, data):
-    """Loads and queries every engine. Returns the results by engine and the differing answers."""
-    cache = config["cache"]
-    options = [f"--innodb-buffer-pool-size={cache}", f"--loose-rrd-cache-size={cache}"]
-    if "ROCKSDB" in config["engines"]:
-        options.append(f"--rocksdb-block-cache-size={cache}")
-    plugins = [PLUGIN_OF[e] for e in config["engines"] if e in PLUGIN_OF]
-    results, differences = {}, []
-    server = PrivateServer(FOLDER / "server", options, plugins)
-    server.erase()
-    with server:
-        connection = server.connect()
-        for engine in config["engines"]:
-            print(f"loading {engine} ...", flush=True)
-            results[engine] = load(server, connection, engine, file, data["rows"])
-        readable = [e for e in config["engines"] if e != "BLACKHOLE"]
-        for engine in readable:
-            results[engine]["query_ms"] = {}
-        for name, text in queries(data).items():
-            print(f"asking: {name} ...", flush=True)
-            answers = {}
-            for engine in readable:
-                query = text.format(table=table_of(engine))
-                answers[engine], results[engine]["query_ms"][name] = measure(connection, query, config["runs"])
-            first = readable[0]
-            differences += [f"{e} and {first}: {name}" for e in readable[1:] if not same_answer(answers[first], answers[e])]
-        connection.close()
-    server.erase()
-    return results, differences
-
-
-def report(config, data, results):
-    engines = list(results)
-    peer = "InnoDB" if "InnoDB" in results else engines[0]
-    ratio = "RRD" in results and peer != "RRD"
-
-    def line(name, cells, last=""):
-        print(f"{name:26}" + "".join(f"{cell:>13}" for cell in cells) + (f"{last:>19}" if ratio else ""))
-
-    def versus(get, more_is_better):
-        if not ratio:
-            return ""
-        ours, theirs = get(results["RRD"]), get(results[peer])
-        return f"{(ours / theirs if more_is_better else theirs / ours):.1f} x"
-
-    print(f"\n{data['rows']:,} rows, {data['sensors']:,} sensors, mode {data['mode']}, seed {data['seed']}, ", end="")
-    print(f"cache {config['cache']}; entropy bound {data['entropy_bytes_a_row']:.2f} bytes a row\n")
-    line("", engines, "RRD is better by")
-    line("load, thousand rows/s", [f"{r['rows_a_second'] / 1000:.0f}" for r in results.values()],
-         versus(lambda r: r["rows_a_second"], True))
-    line("bytes a row", [f"{r['bytes_a_row']:.2f}" for r in results.values()],
-         versus(lambda r: r["bytes_a_row"], False))
-    line("background work, s", [f"{r['settled_after_s']:.1f}" for r in results.values()])
-    for name in queries(data):
-        cells = [f"{r['query_ms'][name]:.2f} ms" if "query_ms" in r else "-" for r in results.values()]
-        line(name, cells, versus(lambda r: r["query_ms"][name], False))
+            with server:
+                measure(group, data_sets, config, results, answers)
+        except Exception as error:  # noqa: BLE001 - the others can be measured without it
+            say(f"{names} left out: {error}")
+            results["failed"][names] = str(error).strip().splitlines()[-1]
+        finally:
+            server.erase()
+        results["seconds"][names] = round(time.monotonic() - start, 1)
+    results["answers_compared"], results["differences"] = answers.compared, answers.differences
+    shutil.rmtree(work, ignore_errors=True)
+    return results
 
 
 def main():
-    other = {"single": single_row, "classic": classic, "ring": ring, "footprint": footprint}.get(os.environ.get("MODE"))
-    if other:
-        other.main()
+    mode = os.environ.get("MODE") or ""
+    if mode in APART:
+        APART[mode]()
         return
     config = settings()
-    print(f"generating {config['rows']:,} rows ...", flush=True)
-    file = FOLDER / "rows.csv"
-    data = generate(config, file)
-    results, differences = run(config, file, data)
-    file.unlink()
-    report(config, data, results)
-    output = {"settings": config, "data": data, "engines": results, "different_answers": differences}
-    (FOLDER / "result.json").write_text(json.dumps(output, indent=2) + "\n")
-    print("\nwritten to build/bench/result.json")
-    if differences:
-        sys.exit("different answers: " + "; ".join(differences))
+    default = ROOT / "docs" / "bench" if is_whole(config) or mode == "report" else FOLDER / "out"
+    out = Path(os.environ.get("OUT") or default)
+    out.mkdir(parents=True, exist_ok=True)
+    if mode == "report":
+        report.write(out)
+        return
+    unknown = [part for part in config["parts"] if part not in PARTS]
+    if unknown:
+        sys.exit(f"MODE: there is no {' '.join(unknown)}; there are {' '.join([*PARTS, *APART])} report")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit("another benchmark of this clone is running")
+        results = run(config)
+    (out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    print()
+    report.write(out)
+    print(report.in_words(targets.all_of(results)))
+    say(f"written to {out}")
+    if results["differences"]:
+        sys.exit("different answers: " + "; ".join(results["differences"]))
+    if any("RRD" in names for names in results["failed"]):
+        sys.exit("RRD could not be measured")
 
 
 if __name__ == "__main__":

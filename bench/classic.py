@@ -3,7 +3,7 @@
 Run by `MODE=classic make bench`. The trigger gives each row the next of 25920 keys, and REPLACE INTO puts it in the place
 of the row that had it. It is measured on InnoDB and on MyISAM, which were the choices; RRD does without. All tables are full
 before anything is measured, the statements are the same, and the engines take turns within one run. The client is C
-(single_row.c), one connection, autocommit. "sync" makes every commit durable (innodb_ and rrd_flush_log_at_trx_commit 1),
+(clients.py), one connection, autocommit. "sync" makes every commit durable (innodb_ and rrd_flush_log_at_trx_commit 1),
 "write" hands it to the operating system (2); MyISAM knows neither.
 
 Settings, from the environment: ROUNDS, RUN_MS, DURABILITY (1 2), BATCHES (rows of a statement: 1 500). Each figure is the
@@ -11,9 +11,9 @@ median of the rounds. Results go to the terminal and to build/bench/classic.json
 """
 
 import json
-import os
-import statistics
 
+import clients
+import knobs
 import single_row
 from private_server import BUILD, PrivateServer, ServerError
 
@@ -52,23 +52,17 @@ CONTENDERS = (
 class Contender:
     """A table that is being written to; every reading of it is later than those before."""
 
-    def __init__(self, server, program, name, engine, definition, auto):
-        self.server, self.program, self.name = server, program, name
+    def __init__(self, server, name, engine, definition, auto):
+        self.server, self.name = server, name
         self.table = f"classic_{engine.lower()}"
         self.next_utime = 1_000_000_000
         server.sql(definition.format(table=self.table, engine=engine, auto=auto), database="classic")
 
     def run(self, rows, run_ms):
         """Statements of so many rows each, for so long; what one row took."""
-        before = single_row.cpu_seconds(self.server.pid())
-        command = [self.program, self.server.socket, f"classic.{self.table}", "statistic", "replace", 1, run_ms,
-                   self.next_utime, rows]
-        done = single_row.call(command, self.table)
-        statements, seconds, mean, p99 = (float(word) for word in done.split())
-        self.next_utime += int(statements) * rows * SECONDS_A_ROW
-        cpu = single_row.cpu_seconds(self.server.pid()) - before
-        return {"rows_a_second": statements * rows / seconds, "mean_us": mean, "p99_us": p99,
-                "cpu_us_a_row": cpu / statements / rows * 1e6}
+        done = clients.insert(self.server, f"classic.{self.table}", "statistic", "replace", 1, run_ms, self.next_utime, rows)
+        self.next_utime += done["statements"] * rows * SECONDS_A_ROW
+        return done
 
     def check(self):
         """The table holds exactly the newest rows."""
@@ -83,7 +77,7 @@ def measure(contenders, rows, config):
     for number in range(config["rounds"]):
         for contender in contenders if number % 2 else reversed(contenders):
             runs[contender.name].append(contender.run(rows, config["run_ms"]))
-    return {name: {key: statistics.median(run[key] for run in of) for key in of[0]} for name, of in runs.items()}
+    return {name: clients.medians(of) for name, of in runs.items()}
 
 
 def report(results):
@@ -102,18 +96,17 @@ def report(results):
 
 def main():
     config = {
-        "rounds": int(os.environ.get("ROUNDS") or 5),
-        "run_ms": int(os.environ.get("RUN_MS") or 1000),
-        "durability": [int(n) for n in single_row.words("DURABILITY", "1 2")],
-        "batches": [int(n) for n in single_row.words("BATCHES", "1 500")],
+        "rounds": knobs.number("ROUNDS", 5),
+        "run_ms": knobs.number("RUN_MS", 1000),
+        "durability": [int(n) for n in knobs.words("DURABILITY", "1 2")],
+        "batches": [int(n) for n in knobs.words("BATCHES", "1 500")],
     }
-    program = single_row.build_client()
     server = PrivateServer(FOLDER, ["--innodb-buffer-pool-size=1G", "--key-buffer-size=128M"])
     server.erase()
     results = []
     with server:
         server.sql("CREATE DATABASE classic")
-        contenders = [Contender(server, program, *words) for words in CONTENDERS]
+        contenders = [Contender(server, *words) for words in CONTENDERS]
         single_row.set_durability(server, 2, False)
         for contender in contenders:
             while server.sql(f"SELECT COUNT(*) FROM classic.{contender.table}") != [[str(RING)]]:

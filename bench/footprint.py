@@ -19,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
+import knobs  # noqa: E402
 from private_server import BUILD, PrivateServer  # noqa: E402
 
 FOLDER = BUILD / "bench" / "footprint"
@@ -36,13 +37,13 @@ COLUMNS = ("sensor INT UNSIGNED NOT NULL, ts INT UNSIGNED NOT NULL, temperature 
 
 
 def settings():
-    sensors = int(os.environ.get("SENSORS") or 100)
+    sensors = knobs.number("SENSORS", 100)
     return {
-        "laps": int(os.environ.get("LAPS") or 20),
+        "laps": knobs.number("LAPS", 20),
         "sensors": sensors,
-        "seed": int(os.environ.get("SEED") or 1),
+        "seed": knobs.number("SEED", 1),
         "rows_a_lap": sensors * KEPT_DAYS * DAY // STEP,
-        "max_bytes": int(os.environ.get("MAX_BYTES") or 6 * sensors * KEPT_DAYS * DAY // STEP),
+        "max_bytes": knobs.number("MAX_BYTES", 6 * sensors * KEPT_DAYS * DAY // STEP),
     }
 
 

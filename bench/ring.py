@@ -7,7 +7,7 @@ Run by `MODE=ring make bench`. Four comparisons, each within one run, what is co
 3. A question answered from a tier beside the same one computed from the raw rows; the answers must be the same.
 4. Late rows, one in a hundred, spread over all buckets: what their refresh costs beside building the tiers anew.
 
-The client of 1 and 2 is C (single_row.c), commits are handed to the operating system (rrd_flush_log_at_trx_commit=2).
+The client of 1 and 2 is C (clients.py), commits are handed to the operating system (rrd_flush_log_at_trx_commit=2).
 Each figure is the median of the rounds.
 
 Settings, from the environment: ROUNDS, RUN_MS, RING (rows), ROWS (of 3 and 4), SENSORS. Results go to the terminal and to
@@ -15,12 +15,13 @@ build/bench/ring.json.
 """
 
 import json
-import os
 import statistics
 import sys
 import time
 
-import single_row
+import clients
+import data
+import knobs
 from private_server import BUILD, PrivateServer
 
 FOLDER = BUILD / "bench" / "ring"
@@ -29,51 +30,37 @@ STEP = 300
 START = 1_700_006_400
 LATE = 100
 
-SENSOR = """CREATE TABLE {table} (
-  ts INT UNSIGNED NOT NULL, sensor_id INT UNSIGNED NOT NULL,
-  data1 DOUBLE NOT NULL, data2 DOUBLE NOT NULL, data3 DOUBLE NOT NULL, data4 DOUBLE NOT NULL,
-  data6 DOUBLE NOT NULL, cnt INT UNSIGNED NOT NULL,
-  PRIMARY KEY (sensor_id, ts)) ENGINE=RRD {options}"""
-
-
 def settings():
-    def number(name, default):
-        return int(os.environ.get(name) or default)
-
-    return {"rounds": number("ROUNDS", 5), "run_ms": number("RUN_MS", 3000), "ring": number("RING", 1_000_000),
-            "rows": number("ROWS", 2_000_000), "sensors": number("SENSORS", 200), "clients": number("CLIENTS", 2)}
+    return {"rounds": knobs.number("ROUNDS", 5), "run_ms": knobs.number("RUN_MS", 3000), "ring": knobs.number("RING", 1_000_000),
+            "rows": knobs.number("ROWS", 2_000_000), "sensors": knobs.number("SENSORS", 200), "clients": knobs.number("CLIENTS", 2)}
 
 
 class Table:
     """A table that the C client writes to, each reading later than those before."""
 
-    def __init__(self, server, program, name, options, clients):
-        self.server, self.program, self.name, self.clients = server, program, name, clients
+    def __init__(self, server, name, options, count):
+        self.server, self.name, self.clients = server, name, count
         self.options = options
         self.next = 1_000_000_000
-        server.sql(SENSOR.format(table=f"ring.{name}", options=options))
+        self.create()
 
     def empty(self):
         self.server.sql(f"DROP TABLE ring.{self.name}")
-        self.server.sql(SENSOR.format(table=f"ring.{self.name}", options=self.options))
+        self.create()
         self.next = 1_000_000_000
+
+    def create(self):
+        self.server.sql(f"CREATE TABLE ring.{self.name} ({data.SENSORDATA_DEFINITION}) ENGINE=RRD {self.options}")
 
     def run(self, rows, run_ms):
         """Rows a second, and the server's CPU time for each, the flush of what was written included."""
-        before = single_row.cpu_seconds(self.server.pid())
-        command = [self.program, self.server.socket, f"ring.{self.name}", "sensor", "insert", self.clients, run_ms, self.next, rows]
-        statements, seconds, *_ = (float(word) for word in single_row.call(command, self.name).split())
+        done = clients.insert(self.server, f"ring.{self.name}", "sensor", "insert", self.clients, run_ms, self.next, rows)
         # No client is ahead of the others by more than all of them wrote.
-        self.next += int(statements) * rows * STEP
-        cpu = single_row.cpu_seconds(self.server.pid()) - before
-        return {"rows_a_second": statements * rows / seconds, "cpu_us_a_row": cpu / statements / rows * 1e6}
+        self.next += done["statements"] * rows * STEP
+        return done
 
     def count(self):
         return int(self.server.sql(f"SELECT COUNT(*) FROM ring.{self.name}")[0][0])
-
-
-def medians(runs):
-    return {key: statistics.median(run[key] for run in runs) for key in runs[0]}
 
 
 def compare(config, rows, first, second):
@@ -82,13 +69,13 @@ def compare(config, rows, first, second):
     for number in range(config["rounds"]):
         for way in (0, 1) if number % 2 else (1, 0):
             runs[way].append((first, second)[way](rows, config["run_ms"]))
-    return [medians(of) for of in runs]
+    return [clients.medians(of) for of in runs]
 
 
-def full_and_empty(server, program, config):
+def full_and_empty(server, config):
     options = f"MAX_ROWS={config['ring']}"
-    full = Table(server, program, "full", options, config["clients"])
-    empty = Table(server, program, "empty", options, config["clients"])
+    full = Table(server, "full", options, config["clients"])
+    empty = Table(server, "empty", options, config["clients"])
     while full.count() < config["ring"]:
         full.run(500, config["run_ms"])
 
@@ -104,9 +91,9 @@ def full_and_empty(server, program, config):
     return results
 
 
-def tiers_on_and_off(server, program, config):
-    on = Table(server, program, "tiers_on", TIERS, config["clients"])
-    off = Table(server, program, "tiers_off", "", config["clients"])
+def tiers_on_and_off(server, config):
+    on = Table(server, "tiers_on", TIERS, config["clients"])
+    off = Table(server, "tiers_off", "", config["clients"])
 
     def into(table):
         def way(rows, run_ms):
@@ -215,15 +202,14 @@ def report_tiers(result):
 
 def main():
     config = settings()
-    program = single_row.build_client()
     server = PrivateServer(FOLDER, ["--rrd-flush-log-at-trx-commit=2", "--rrd-memtable-size=16M", "--max-allowed-packet=64M",
                                     "--rrd-cache-size=512M"])
     server.erase()
     with server:
         server.sql("CREATE DATABASE ring")
-        result = {"settings": config, "full": full_and_empty(server, program, config)}
+        result = {"settings": config, "full": full_and_empty(server, config)}
         report_ingest("ring of rows", result["full"], "full", "empty")
-        result["tiers"] = tiers_on_and_off(server, program, config)
+        result["tiers"] = tiers_on_and_off(server, config)
         report_ingest("three tiers", result["tiers"], "on", "off")
         result["queries"] = queries_and_refresh(server, config)
         report_tiers(result["queries"])

@@ -1,34 +1,25 @@
 """Single-row INSERT and REPLACE of several clients, this engine beside InnoDB with the same durability.
 
-Run by `MODE=single make bench`. The clients are C (single_row.c), so that they cost little beside the server. Each
+Run by `MODE=single make bench`. The clients are C (clients.py), so that they cost little beside the server. Each
 figure is the median over ROUNDS of short runs, the engines in turn, because a shared machine is not equally fast
-at all times; the server's CPU time for a statement depends less on what else runs. "sync" makes every commit durable (rrd_flush_log_at_trx_commit and innodb_flush_log_at_trx_commit 1), "write"
-hands it to the operating system (2). With the binary log, sync_binlog is 1 where commits are durable, else 0.
+at all times; the server's CPU time for a statement depends less on what else runs. "sync" makes every commit durable
+(rrd_flush_log_at_trx_commit and innodb_flush_log_at_trx_commit 1), "write" hands it to the operating system (2). With the binary log, sync_binlog is 1 where commits are durable, else 0.
 
 Settings, from the environment: CLIENTS, FORMS (sensor, statistic), DURABILITY (1 2), BINLOG (0 1), KINDS (insert
 replace again), ROUNDS, RUN_MS, ENGINES (two). Results go to the terminal and to build/bench/single_row.json.
 """
 
 import json
-import os
-import statistics
-import subprocess
-import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
-from private_server import BUILD, PrivateServer, ServerError  # noqa: E402
+import clients
+import data
+from knobs import number, words
+from private_server import BUILD, PrivateServer, ServerError
 
 FOLDER = BUILD / "bench" / "single-row"
-SOURCE = Path(__file__).resolve().with_suffix(".c")
 
 FORMS = {
-    "sensor": """CREATE TABLE {table} (
-  ts INT UNSIGNED NOT NULL, sensor_id INT UNSIGNED NOT NULL,
-  data1 DOUBLE NOT NULL, data2 DOUBLE NOT NULL, data3 DOUBLE NOT NULL, data4 DOUBLE NOT NULL,
-  data6 DOUBLE NOT NULL, cnt INT UNSIGNED NOT NULL,
-  PRIMARY KEY (sensor_id, ts)) ENGINE={engine}""",
+    "sensor": f"CREATE TABLE {{table}} ({data.SENSORDATA_DEFINITION}) ENGINE={{engine}}",
     "statistic": """CREATE TABLE {table} (
   rrd_key INT UNSIGNED NOT NULL AUTO_INCREMENT, attribute_key INT UNSIGNED NOT NULL,
   start_utime INT UNSIGNED NOT NULL, end_utime INT UNSIGNED NOT NULL, n INT UNSIGNED NOT NULL,
@@ -39,10 +30,6 @@ FORMS = {
 KINDS = {"insert": "INSERT", "replace": "REPLACE, new", "again": "REPLACE, there"}
 
 
-def words(name, default):
-    return (os.environ.get(name) or default).split()
-
-
 def settings():
     return {
         "engines": words("ENGINES", "RRD InnoDB"),
@@ -51,37 +38,9 @@ def settings():
         "durability": [int(n) for n in words("DURABILITY", "1 2")],
         "binlog": [int(n) for n in words("BINLOG", "0 1")],
         "kinds": words("KINDS", "insert replace again"),
-        "rounds": int(os.environ.get("ROUNDS") or 5),
-        "run_ms": int(os.environ.get("RUN_MS") or 700),
+        "rounds": number("ROUNDS", 5),
+        "run_ms": number("RUN_MS", 700),
     }
-
-
-def build_client():
-    program = BUILD / "bench" / "single_row"
-    program.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", program, SOURCE, "-lmariadb", "-lpthread"], check=True)
-    return program
-
-
-def cpu_seconds(pid):
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def call(command, table):
-    """What the client program prints."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode:
-        raise ServerError(f"{table}: {done.stderr.strip()}")
-    return done.stdout
-
-
-def run_clients(program, server, table, form, kind, clients, run_ms, first):
-    command = [program, server.socket, table, form, kind, clients, run_ms, first]
-    before = cpu_seconds(server.pid())
-    statements, seconds, mean, p99 = (float(word) for word in call(command, table).split())
-    cpu = (cpu_seconds(server.pid()) - before) / statements * 1e6
-    return {"rate": statements / seconds, "mean_us": mean, "p99_us": p99, "cpu_us": cpu}
 
 
 def make_tables(server, config):
@@ -106,7 +65,7 @@ def set_durability(server, durability, has_binlog):
         server.sql(f"SET GLOBAL {name}")
 
 
-def measure(program, server, config, form, clients):
+def measure(server, config, form, count):
     """Runs of all kinds, the engines in turn; by kind and engine a list of runs."""
     runs = {kind: {engine: [] for engine in config["engines"]} for kind in config["kinds"]}
     for number in range(config["rounds"]):
@@ -118,18 +77,17 @@ def measure(program, server, config, form, clients):
             for kind in ("insert", "again", "replace"):
                 if kind in config["kinds"] or (kind == "insert" and "again" in config["kinds"]):
                     at = first + (0 if kind != "replace" else 500_000_000)
-                    run = run_clients(program, server, table, form, kind, clients, config["run_ms"], at)
+                    run = clients.insert(server, table, form, kind, count, config["run_ms"], at)
                     if kind in runs:
                         runs[kind][engine].append(run)
     return runs
 
 
 def summary(runs):
-    median = {name: statistics.median(run[name] for run in runs) for name in ("rate", "mean_us", "p99_us", "cpu_us")}
-    return median | {"rates": [round(run["rate"]) for run in runs]}
+    return clients.medians(runs) | {"rates": [round(run["rows_a_second"]) for run in runs]}
 
 
-COLUMNS = {"statements/s": "rate", "mean us": "mean_us", "p99 us": "p99_us", "server CPU us": "cpu_us"}
+COLUMNS = {"statements/s": "rows_a_second", "mean us": "mean_us", "p99 us": "p99_us", "server CPU us": "cpu_us_a_row"}
 
 
 def report(results, config):
@@ -141,11 +99,10 @@ def report(results, config):
         binlog = ", binlog" if r["binlog"] else ""
         name = f"{r['form']}, {durability}{binlog}, {KINDS[r['kind']]}, {r['clients']} client{'s' * (r['clients'] > 1)}"
         cells = "".join(f"{r[ours][c]:>8.0f}{r[theirs][c]:>8.0f}" for c in COLUMNS.values())
-        print(f"{name:<46}{cells}{r[ours]['rate'] / r[theirs]['rate']:>8.2f}", flush=True)
+        print(f"{name:<46}{cells}{r[ours]['rows_a_second'] / r[theirs]['rows_a_second']:>8.2f}", flush=True)
 
 
 def run(config):
-    program = build_client()
     results = []
     for binlog in config["binlog"]:
         options = ["--innodb-buffer-pool-size=1G", "--loose-rrd-cache-size=1G"]
@@ -157,9 +114,9 @@ def run(config):
             for form in forms:
                 for durability in config["durability"]:
                     set_durability(server, durability, binlog)
-                    for clients in config["clients"]:
-                        runs = measure(program, server, config, form, clients)
-                        place = {"form": form, "durability": durability, "binlog": binlog, "clients": clients}
+                    for count in config["clients"]:
+                        runs = measure(server, config, form, count)
+                        place = {"form": form, "durability": durability, "binlog": binlog, "clients": count}
                         for kind, by_engine in runs.items():
                             figures = {engine: summary(r) for engine, r in by_engine.items()}
                             results.append(place | {"kind": kind} | figures)

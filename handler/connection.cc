@@ -10,7 +10,7 @@
 #include "errors.h"
 #include "sysvars.h"
 
-static int killed(void *connection)
+int rrd_is_killed(void *connection)
 {
   return thd_kill_level(static_cast<THD *>(connection)) != THD_IS_NOT_KILLED;
 }
@@ -44,7 +44,7 @@ Rrd_connection *Rrd_connection::of(THD *thd)
   if (!connection)
     return nullptr;
   RrdError error;
-  if (rrd_session_open(rrd_engine, thd, thd_get_thread_id(thd), killed, &connection->m_session, &error) != RRD_OK)
+  if (rrd_session_open(rrd_engine, thd, thd_get_thread_id(thd), rrd_is_killed, &connection->m_session, &error) != RRD_OK)
   {
     rrd_report(error);
     delete connection;
@@ -69,7 +69,12 @@ int Rrd_connection::begin_store_statement(THD *thd)
 {
   RrdError error;
   const uint64_t timeout_ms= rrd_lock_wait_timeout_ms(thd);
-  int status= rrd_session_begin_statement(m_session, isolation(thd), timeout_ms, &error);
+  int status= RRD_OK;
+  /* The server lets a replica's worker begin when the commits before it are ordered: their rows are what it changes. */
+  if (thd->slave_thread)
+    status= rrd_session_wait_ordered(m_session, &error);
+  if (status == RRD_OK)
+    status= rrd_session_begin_statement(m_session, isolation(thd), timeout_ms, &error);
   if (status == RRD_OK && is_multi_statement(thd))
   {
     status= rrd_session_savepoint(m_session, &m_statement_mark, &error);
@@ -99,7 +104,7 @@ void Rrd_connection::kill(THD *thd)
 void Rrd_connection::note_earlier_kill(THD *thd)
 {
   m_killed_with= 0;
-  if (killed(thd))
+  if (rrd_is_killed(thd))
     m_killed_with= thd->killed_errno();
 }
 

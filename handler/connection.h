@@ -46,6 +46,9 @@ private:
   uint64_t m_statement_mark= 0;
 };
 
+/* Whether the statement of a connection (a THD) was killed; the store asks during long work. */
+int rrd_is_killed(void *connection);
+
 /* Whether plain SELECTs lock what they read: SERIALIZABLE, but for single statements, which a snapshot serves. */
 bool rrd_locks_plain_reads(THD *thd);
 

@@ -18,7 +18,8 @@ handler::Table_flags ha_rrd::table_flags() const
     HA_REC_NOT_IN_SEQ | HA_PARTIAL_COLUMN_READ | HA_TABLE_SCAN_ON_INDEX | HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS |
     HA_PRIMARY_KEY_IN_READ_INDEX | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION | HA_CAN_SQL_HANDLER |
     HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_CAN_ONLINE_BACKUPS | HA_CAN_REPAIR | HA_ONLINE_ANALYZE |
-    HA_CONCURRENT_OPTIMIZE | HA_DUPLICATE_POS | HA_AUTO_PART_KEY | HA_CAN_DIRECT_UPDATE_AND_DELETE | HA_CAN_SKIP_LOCKED;
+    HA_CONCURRENT_OPTIMIZE | HA_DUPLICATE_POS | HA_AUTO_PART_KEY | HA_CAN_DIRECT_UPDATE_AND_DELETE |
+    HA_CAN_SKIP_LOCKED | HA_CAN_TABLES_WITHOUT_ROLLBACK;
   return flags | rrd_binlog_flags(ha_thd());
 }
 
@@ -97,11 +98,14 @@ int ha_rrd::reset()
   m_range_end= nullptr;
   m_counted= 0;
   rrd_table_reset(store());
+  m_sequence.close();
   return 0;
 }
 
 RrdSession *ha_rrd::session()
 {
+  if (is_sequence())
+    return m_sequence.begin(ha_thd(), &m_error) == RRD_OK ? m_sequence.session() : nullptr;
   Rrd_connection *connection= Rrd_connection::of(ha_thd());
   return connection ? connection->session() : nullptr;
 }
@@ -126,6 +130,12 @@ THR_LOCK_DATA **ha_rrd::store_lock(THD *, THR_LOCK_DATA **to, enum thr_lock_type
 
 int ha_rrd::enter_statement(THD *thd)
 {
+  if (is_sequence())
+  {
+    /* The server's own lock on the sequence keeps its writers apart. */
+    m_locking= m_asked_locking;
+    return result(m_sequence.begin(thd, &m_error));
+  }
   /* Nobody writes to a tier: there is nothing to lock. */
   if (is_tier())
     m_asked_locking= RRD_LOCK_NONE;
@@ -148,7 +158,14 @@ int ha_rrd::enter_statement(THD *thd)
 int ha_rrd::external_lock(THD *thd, int type)
 {
   if (type == F_UNLCK)
+  {
+    if (is_sequence())
+    {
+      rrd_table_reset(store());
+      m_sequence.close();
+    }
     return 0;
+  }
   if (type == F_WRLCK)
     m_asked_locking= RRD_LOCK_EXCLUSIVE;
   /* Of an ALTER TABLE that changes the engine nothing else is seen here. */

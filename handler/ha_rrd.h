@@ -13,6 +13,7 @@
 
 #include "connection.h"
 #include "rrd.h"
+#include "sequence.h"
 #include "server.h"
 
 struct Rrd_table_closer
@@ -122,6 +123,8 @@ private:
 
   RrdTable *store() { return m_table.get(); }
   bool is_tier() const;
+  bool is_sequence() const { return table_share->sequence != nullptr; }
+  int written(int status);
   RrdSession *session();
   bool has_key() const { return table_share->primary_key != MAX_KEY; }
   const KEY *key() const { return table->key_info + table_share->primary_key; }
@@ -129,6 +132,8 @@ private:
   uint32_t secondary(uint index) const;
   bool narrow_span(const COND *condition, Field *time);
   bool compare_span(Field *time, Item *value, int operation);
+  int wait_for_earlier_workers(bool *is_over);
+  int seek_after_earlier_workers(uchar *record, int failed);
   void note_rows(const char *format, uint64_t rows);
   void note_refused_rows();
   int duplicate(int status, uchar *record, bool is_found_late);
@@ -151,6 +156,8 @@ private:
   RrdError m_error;
   /* Numbers of the stored fields, and those that the current scan reads. */
   std::vector<uint32_t> m_stored, m_chosen;
+  /* Used instead of the connection's session when the table is a sequence. */
+  Rrd_sequence_session m_sequence;
   /* Where the row in the way of a duplicate is read to. */
   std::vector<uchar> m_other_record;
   /* The end of the range that read_range_first() asked for. */
@@ -166,6 +173,10 @@ private:
   RrdLocking m_asked_locking= RRD_LOCK_NONE;
   RrdLocking m_locking= RRD_LOCK_NONE;
   bool m_skips_locked= false;
+  /* The key that a replica's worker looks for by index_read_map(). */
+  std::vector<uchar> m_sought_key;
+  /* It has waited for the workers before it, and looks for the row once more. */
+  bool m_has_waited= false;
   /* A replica was told that it has found a row which is behind the horizon. */
   bool m_is_behind_horizon= false;
   bool m_is_bulk= false;

@@ -103,7 +103,7 @@ static std::vector<uint32_t> old_numbers(const TABLE *altered, const Alter_inpla
 int ha_rrd::begin_alter(TABLE *altered, const Alter_inplace_info *info, RrdAlter **alter, bool *builds)
 {
   const HA_CREATE_INFO *create= info->create_info;
-  const Rrd_definition definition(altered, create->max_rows);
+  const Rrd_definition definition(altered, create->sequence ? 0 : create->max_rows);
   if (const Field *field= definition.refused())
   {
     my_printf_error(ER_ILLEGAL_HA_CREATE_OPTION, "ENGINE=RRD: the type of column '%s' is not supported", MYF(0),

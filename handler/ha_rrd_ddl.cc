@@ -44,7 +44,7 @@ int ha_rrd::create(const char *name, TABLE *form, HA_CREATE_INFO *info)
     warn_ignored("DATA DIRECTORY");
   if (info->index_file_name)
     warn_ignored("INDEX DIRECTORY");
-  const Rrd_definition definition(form, info->max_rows);
+  const Rrd_definition definition(form, info->sequence ? 0 : info->max_rows);
   if (const Field *field= definition.refused())
     return refuse(("the type of column '" + std::string(field->field_name.str) + "' is not supported").c_str());
   const RrdTableDefinition raw= definition.raw();

@@ -7,6 +7,7 @@
 #include "ha_rrd.h"
 
 #include "errors.h"
+#include "replication.h"
 
 int ha_rrd::choose_columns()
 {
@@ -37,8 +38,25 @@ int ha_rrd::step(bool backward, uchar *record)
   return rrd_scan_next(store(), session(), backward, record, &m_error);
 }
 
+/*
+  A replica's worker begins when those before it are about to commit. What they changed is locked, what they inserted
+  is not: a row that is not found may be theirs. Then they are waited for, and the search begins anew, once.
+*/
+int ha_rrd::wait_for_earlier_workers(bool *is_over)
+{
+  THD *thd= ha_thd();
+  *is_over= m_has_waited || m_locking != RRD_LOCK_EXCLUSIVE || !rrd_applies_rows_in_parallel(thd);
+  if (*is_over)
+    return 0;
+  m_has_waited= true;
+  if (thd->wait_for_prior_commit())
+    return HA_ERR_ABORTED_BY_USER;
+  return result(rrd_session_wait_ordered(session(), &m_error));
+}
+
 int ha_rrd::rnd_init(bool scan)
 {
+  m_has_waited= false;
   if (!scan)
   {
     /* The server reads such a row once, and means it. */
@@ -58,7 +76,21 @@ int ha_rrd::rnd_end()
   return 0;
 }
 
-int ha_rrd::rnd_next(uchar *record) { return result(step(false, record)); }
+int ha_rrd::rnd_next(uchar *record)
+{
+  const int failed= result(step(false, record));
+  bool is_over;
+  if (likely(failed != HA_ERR_END_OF_FILE))
+    return failed;
+  if (int problem= wait_for_earlier_workers(&is_over))
+    return problem;
+  if (is_over)
+    return failed;
+  if (int problem= open_scan())
+    return problem;
+  int status= seek(RRD_SEEK_FIRST);
+  return result(status == RRD_OK ? step(false, record) : status);
+}
 
 int ha_rrd::rnd_pos(uchar *record, uchar *position)
 {
@@ -73,7 +105,13 @@ int ha_rrd::rnd_pos(uchar *record, uchar *position)
 int ha_rrd::rnd_pos_by_record(uchar *record)
 {
   m_is_behind_horizon= false;
-  const int failed= handler::rnd_pos_by_record(record);
+  bool is_over= false;
+  int failed= handler::rnd_pos_by_record(record);
+  if (failed == HA_ERR_KEY_NOT_FOUND)
+    if (int problem= wait_for_earlier_workers(&is_over))
+      return problem;
+  if (failed == HA_ERR_KEY_NOT_FOUND && !is_over)
+    failed= handler::rnd_pos_by_record(record);
   if (failed != HA_ERR_KEY_NOT_FOUND || !ha_thd()->slave_thread)
     return failed;
   int32_t is_behind= 0;
@@ -118,6 +156,8 @@ int ha_rrd::cmp_ref(const uchar *a, const uchar *b)
 
 int ha_rrd::index_init(uint index, bool)
 {
+  m_has_waited= false;
+  m_sought_key.clear();
   active_index= index;
   return open_scan(index);
 }
@@ -166,10 +206,36 @@ int ha_rrd::index_read_map(uchar *record, const uchar *key, key_part_map parts, 
     return HA_ERR_WRONG_COMMAND;
   if (!key)
     return index_first(record);
-  int status= seek(find->where, key, calculate_key_len(table, active_index, key, parts));
+  const uint bytes= calculate_key_len(table, active_index, key, parts);
+  int status= seek(find->where, key, bytes);
   if (status == RRD_OK)
     status= step(find->backward, record);
+  if (unlikely(rrd_applies_rows_in_parallel(ha_thd())))
+  {
+    m_has_waited= false;
+    m_sought_key.assign(key, key + bytes);
+    if (status == RRD_END)
+      return seek_after_earlier_workers(record, HA_ERR_KEY_NOT_FOUND);
+  }
   return status == RRD_END ? HA_ERR_KEY_NOT_FOUND : result(status);
+}
+
+/* Looks for the key once more, or returns `failed` if that is no use. */
+int ha_rrd::seek_after_earlier_workers(uchar *record, int failed)
+{
+  bool is_over;
+  if (m_sought_key.empty())
+    return failed;
+  if (int problem= wait_for_earlier_workers(&is_over))
+    return problem;
+  if (is_over)
+    return failed;
+  if (int problem= open_scan(active_index))
+    return problem;
+  int status= seek(RRD_SEEK_EXACT, m_sought_key.data(), (uint) m_sought_key.size());
+  if (status == RRD_OK)
+    status= step(false, record);
+  return status == RRD_END ? failed : result(status);
 }
 
 int ha_rrd::index_read_last_map(uchar *record, const uchar *key, key_part_map parts)
@@ -177,7 +243,11 @@ int ha_rrd::index_read_last_map(uchar *record, const uchar *key, key_part_map pa
   return index_read_map(record, key, parts, HA_READ_PREFIX_LAST);
 }
 
-int ha_rrd::index_next(uchar *record) { return result(step(false, record)); }
+int ha_rrd::index_next(uchar *record)
+{
+  const int failed= result(step(false, record));
+  return unlikely(failed == HA_ERR_END_OF_FILE) ? seek_after_earlier_workers(record, failed) : failed;
+}
 
 int ha_rrd::index_prev(uchar *record) { return result(step(true, record)); }
 

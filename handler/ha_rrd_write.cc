@@ -10,6 +10,7 @@
 #include "definition.h"
 #include "engine.h"
 #include "errors.h"
+#include "replication.h"
 
 /* Fewer rows than this are not worth the sorting. */
 static const ha_rows smallest_bulk= 16;
@@ -64,6 +65,9 @@ void ha_rrd::start_bulk_insert(ha_rows rows, uint)
   /* A number that is counted within a prefix of the key depends on the rows before. */
   const bool counts_in_prefix= table->found_next_number_field && table_share->next_number_keypart;
   if (is_tier() || may_update || counts_in_prefix || table->triggers || (rows && rows < smallest_bulk))
+    return;
+  /* Keys that the workers before this one free are free here: each row has to wait for them. */
+  if (rrd_applies_rows_in_parallel(ha_thd()))
     return;
   m_is_bulk= rrd_bulk_begin(store(), session(), &m_error) == RRD_OK;
 }
@@ -162,6 +166,12 @@ int ha_rrd::reset_auto_increment(ulonglong value)
   return result(rrd_auto_increment_set(rrd_engine, rrd_text(m_name), value, &m_error));
 }
 
+/* The result of writing a row, which in a sequence is a transaction. */
+int ha_rrd::written(int status)
+{
+  return result(status == RRD_OK && is_sequence() ? m_sequence.commit(&m_error) : status);
+}
+
 int ha_rrd::write_row(const uchar *record)
 {
   /* A row of a dump that is being restored: the tier has it, from the table's rows. */
@@ -179,7 +189,7 @@ int ha_rrd::write_row(const uchar *record)
   {
     if (!m_has_many_rows)
       note_refused_rows();
-    return 0;
+    return written(status);
   }
   if (status != RRD_DUPLICATE)
     return result(status);
@@ -221,7 +231,7 @@ int ha_rrd::update_row(const uchar *old_record, const uchar *new_record)
   int status= rrd_row_update(store(), session(), old_record, new_record, &m_error);
   if (status == RRD_DUPLICATE)
     return duplicate(status, const_cast<uchar *>(new_record), false);
-  return result(status);
+  return written(status);
 }
 
 int ha_rrd::delete_row(const uchar *record)

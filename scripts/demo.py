@@ -6,6 +6,7 @@ acknowledged row is missing after the crash or an answer differs from InnoDB's.
 
 import os
 import random
+import statistics
 import sys
 import threading
 import time
@@ -16,8 +17,10 @@ from private_server import BUILD, PrivateServer, ServerError
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path += [str(ROOT / "bench"), str(ROOT / "tests" / "real")]
-import bench  # noqa: E402
+import data  # noqa: E402
 import data_sets  # noqa: E402
+import engines  # noqa: E402
+import queries  # noqa: E402
 
 FOLDER = BUILD / "demo"
 ROWS = int(os.environ.get("ROWS") or 2_000_000)
@@ -56,27 +59,37 @@ def ask(cursor, text):
     print(f"  {len(rows)} rows, {milliseconds:.1f} ms")
 
 
-def load_side_by_side(server, connection):
+def load_side_by_side(server):
     """Loads the generated rows into both engines and compares rate, size and answers."""
     file = FOLDER / "rows.csv"
-    data = bench.generate({"rows": ROWS, "sensors": 1000, "seed": 1, "mode": "walk"}, file)
-    print(f"  {ROWS:,} readings of {data['sensors']} sensors, every five minutes, five two-decimal values each.")
-    print(f"  Their entropy, the fewest bytes possible: {data['entropy_bytes_a_row']:.2f} bytes a row.")
+    about = data.generate("walk", ROWS, 1000, 1, file)
+    rows = data.sensordata(file, about)
+    print(f"  {ROWS:,} readings of {about['sensors']} sensors, every five minutes, five two-decimal values each.")
+    print(f"  Their entropy, the fewest bytes possible: {about['entropy_bytes_a_row']:.2f} bytes a row.")
+    peer, ours = engines.innodb(server, "InnoDB"), engines.MariaDB(server, ENGINE, folder="#rrd" if ENGINE == "RRD" else None)
     table = []
-    for engine in ("InnoDB", ENGINE):
-        loaded = bench.load(server, connection, engine, file, ROWS)
-        table.append((engine, f"{loaded['rows_a_second']:,.0f}", f"{loaded['bytes_a_row']:.2f}"))
+    for engine in (peer, ours):
+        if not engine.folder:
+            engine.begin()
+        engine.create(rows)
+        rate = ROWS / engine.load(rows, [file])
+        engine.settle([rows], 2)
+        table.append((engine.name, f"{rate:,.0f}", f"{engine.bytes_on_disk() / ROWS:.2f}"))
     file.unlink()
     show(("engine", "rows/s", "bytes a row"), table)
 
     title("The same questions to both")
     table, differing = [], []
-    for name, text in bench.queries(data).items():
-        peer, peer_ms = bench.measure(connection, text.format(table=bench.table_of("InnoDB")), 3)
-        ours, ours_ms = bench.measure(connection, text.format(table=bench.table_of(ENGINE)), 3)
-        same = bench.same_answer(peer, ours)
+    for name, query in queries.eight(about).items():
+        answers, times = [], []
+        for engine in (peer, ours):
+            text = query.format(table=engine.table(rows.name), hour=queries.HOURS[engine.dialect])
+            runs, answer = engine.ask(text, 3, 3000)
+            answers.append(answer)
+            times.append(f"{statistics.median(runs):.2f}")
+        same = queries.same(*answers)
         differing += [] if same else [name]
-        table.append((name, f"{peer_ms:.2f}", f"{ours_ms:.2f}", "yes" if same else "NO"))
+        table.append((name, *times, "yes" if same else "NO"))
     show(("question", "InnoDB, ms", f"{ENGINE}, ms", "same answer"), table)
     return not differing
 
@@ -157,7 +170,7 @@ def main():
         print(f"A private server, MariaDB {version}, runs with the engine {ENGINE}.")
         with server.connect(autocommit=True) as connection, connection.cursor() as cursor:
             title("Loading the same file into InnoDB and " + ENGINE)
-            same = load_side_by_side(server, connection)
+            same = load_side_by_side(server)
             title("Real data: Seattle's weather and stock prices")
             show_real_data(cursor)
         title("A crash while rows are written")

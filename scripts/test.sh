@@ -4,7 +4,8 @@
 # last line is "N passed, N failed".
 #
 # A runner in tests/ prints its count as its last line in the same form and exits non-zero on a
-# failure. A runner that is missing or ends without a count is a failure, not a skip.
+# failure. A runner that is missing or ends without a count is a failure, not a skip. What failed is
+# repeated at the end, so that the end of a long log says what to look at.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR=$PWD/build/cargo
@@ -12,6 +13,8 @@ export CARGO_TARGET_DIR=$PWD/build/cargo
 mkdir -p build/test
 passed=0
 failed=0
+summary=build/test/summary
+: > "$summary"
 
 # cargo prints one "test result: ok. 12 passed; 0 failed; ..." for each test binary.
 run_cargo() {
@@ -22,7 +25,7 @@ run_cargo() {
     status=${PIPESTATUS[0]}
     ok=$(awk '/^test result:/ { n += $4 } END { print n + 0 }' "$log")
     bad=$(awk '/^test result:/ { n += $6 } END { print n + 0 }' "$log")
-    count "$status" "$ok" "$bad"
+    count "$status" "$ok" "$bad" "cargo test" "$log"
 }
 
 run_runner() {
@@ -30,7 +33,7 @@ run_runner() {
     log=build/test/$(basename "$(dirname "$runner")").log
     printf '== %s\n' "$runner"
     if [ ! -x "$runner" ]; then
-        printf '%s is missing\n' "$runner"
+        printf '%s is missing\n' "$runner" | tee -a "$summary"
         failed=$((failed + 1))
         return
     fi
@@ -40,15 +43,24 @@ run_runner() {
     # shellcheck disable=SC2086 -- four words
     set -- ${line:-0 passed, 0 failed}
     [ -n "$line" ] || status=1
-    count "$status" "$1" "$3"
+    count "$status" "$1" "$3" "$runner" "$log"
 }
 
-# A failed exit without a failed test (a compile error, a crash) counts as one failure.
+# count STATUS PASSED FAILED PART LOG: a failed exit without a failed test (a compile error, a crash) is one failure.
 count() {
-    local status=$1 ok=$2 bad=$3
+    local status=$1 ok=$2 bad=$3 part=$4 log=$5
     [ "$status" = 0 ] || [ "$bad" != 0 ] || bad=1
     passed=$((passed + ok))
     failed=$((failed + bad))
+    printf '%s: %d passed, %d failed, exit %d\n' "$part" "$ok" "$bad" "$status" >> "$summary"
+    [ "$bad" = 0 ] || what_failed "$log" | cut -c 1-300 | sed 's/^/    /' >> "$summary"
+}
+
+# The lines of a log that say what failed, and its end.
+what_failed() {
+    grep -E '^(FAIL|not ok|error)|panicked at|\[ fail \]|^test .* FAILED' "$1" | head -12
+    printf '...\n'
+    tail -8 "$1"
 }
 
 if ! scripts/build_plugin.sh; then
@@ -66,5 +78,7 @@ run_runner tests/backup/run
 run_runner tests/limits/run
 run_runner tests/real/run
 
+printf '== what ran\n'
+cat "$summary"
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]

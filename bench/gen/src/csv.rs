@@ -72,6 +72,11 @@ impl RowBuffer {
         self.bytes.len()
     }
 
+    /// Forgets what was written since the buffer had this length.
+    pub fn truncate(&mut self, length: usize) {
+        self.bytes.truncate(length);
+    }
+
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -686,6 +686,12 @@ int32_t rrd_session_begin_statement(struct RrdSession *session,
                                     uint64_t lock_timeout_ms,
                                     struct RrdError *error);
 
+// Waits until all commits that have their place in the coordinator's order can be seen.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_session_wait_ordered(struct RrdSession *session, struct RrdError *error);
+
 // Takes the snapshot now; it sees all commits that have their place in the coordinator's order.
 //
 // # Safety

@@ -106,6 +106,21 @@ pub unsafe extern "C" fn rrd_session_begin_statement(
     }
 }
 
+/// Waits until all commits that have their place in the coordinator's order can be seen.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_session_wait_ordered(session: *mut RrdSession, error: *mut RrdError) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            get_mut(session)?.session.txn().wait_ordered();
+            Ok(())
+        })
+    }
+}
+
 /// Takes the snapshot now; it sees all commits that have their place in the coordinator's order.
 ///
 /// # Safety

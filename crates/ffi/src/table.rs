@@ -181,18 +181,23 @@ impl TableHandle {
         session.lock_row(&self.table, &self.key)
     }
 
-    /// REPLACE and ON DUPLICATE KEY UPDATE go on to change the row in the way: it is locked, and still in the way.
+    /// REPLACE and ON DUPLICATE KEY UPDATE go on to change the row in the way: it is locked, and still in the way. The
+    /// others wait for whoever has changed that row, or deleted it, and look again.
     #[cold]
     fn insert_failed(&mut self, session: &mut Session, mut error: Error, mode: OnDuplicate) -> Outcome<()> {
         let is_changed_next = matches!(mode, OnDuplicate::Replace | OnDuplicate::Update);
         let mut locked = None;
         for _ in 0..DUPLICATE_RETRIES {
             let Error::Duplicate { existing, .. } = &error else { break };
-            if !is_changed_next || locked.as_ref() == Some(existing) {
+            if locked.as_ref() == Some(existing) {
                 break;
             }
             let existing = existing.clone();
-            session.lock_row(&self.table, &existing)?;
+            if is_changed_next {
+                session.lock_row(&self.table, &existing)?;
+            } else if !self.wait_for_owner(session, &existing)? {
+                break;
+            }
             locked = Some(existing);
             match session.txn().insert(&self.table, &self.new_row, mode) {
                 Ok(()) => return Ok(()),
@@ -200,6 +205,23 @@ impl TableHandle {
             }
         }
         Err(self.refused(error))
+    }
+
+    /// Waits until nobody else has this row locked exclusively; false if nobody had.
+    fn wait_for_owner(&self, session: &mut Session, key: &[u8]) -> Outcome<bool> {
+        let txn = session.txn();
+        match txn.try_lock_row(&self.table, key, LockMode::Shared)? {
+            Some(is_new) => {
+                if is_new {
+                    txn.unlock_row(&self.table, key);
+                }
+                Ok(false)
+            }
+            None => {
+                txn.lock_row(&self.table, key, LockMode::Shared)?;
+                Ok(true)
+            }
+        }
     }
 
     /// Remembers what a duplicate is about; its index is counted as the server does.
@@ -245,6 +267,12 @@ impl TableHandle {
         unsafe { self.find_old_key(old)? };
         let row_number = self.row_number_of_key();
         unsafe { self.format.pack(new, row_number, &mut self.scratch, &mut self.new_row) };
+        for _ in 0..DUPLICATE_RETRIES {
+            match session.txn().update(&self.table, &self.key, &self.new_row) {
+                Err(Error::Duplicate { existing, .. }) if self.wait_for_owner(session, &existing)? => {}
+                result => return result.map_err(|error| self.refused(error)),
+            }
+        }
         session.txn().update(&self.table, &self.key, &self.new_row).map_err(|error| self.refused(error))
     }
 

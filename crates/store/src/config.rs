@@ -47,6 +47,8 @@ pub struct Tuning {
     pub chunk_target_rows: u64,
     /// See [`limits::RING_AHEAD`].
     pub ring_ahead: usize,
+    /// Rows of a group at most, [`limits::GROUP_ROWS`] or fewer.
+    pub group_rows: usize,
 }
 
 impl Default for Tuning {
@@ -57,6 +59,7 @@ impl Default for Tuning {
             txn_spill_bytes: limits::TXN_SPILL_BYTES,
             chunk_target_rows: limits::CHUNK_TARGET_ROWS,
             ring_ahead: limits::RING_AHEAD,
+            group_rows: limits::GROUP_ROWS,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! `Txn::cursor` -> merge of {own writes, memtables, segments} -> spans of decoded columns.
 //! See `docs/architecture.md`.
 
+pub mod aggregate;
 pub mod alter;
 mod backup;
 mod bulk;

@@ -45,8 +45,14 @@ impl Txn {
 
     /// Takes a snapshot that sees every commit which has its place in the order now.
     pub fn take_ordered_snapshot(&mut self) {
-        self.engine.wait_applied();
+        self.wait_ordered();
         self.take_snapshot();
+    }
+
+    /// Waits until every commit that has its place in the order now is visible. Whoever repeats commits in their order
+    /// begins with that: a coordinator goes on to the next transaction once a commit has its place.
+    pub fn wait_ordered(&self) {
+        self.engine.wait_applied();
     }
 
     /// Waits until a prepared transaction that is in this one's way is decided: what [`crate::Error::Undecided`] named.

@@ -106,7 +106,7 @@ impl Engine {
         let id = self.take_segment_id();
         let mut writer = SegmentWriter::create(&self.fs, &table.dir, id, table.id, layout.clone(), effort)?;
         let base = rows.iter().map(|r| r.seq).min().unwrap_or(0);
-        let written = push_groups(&mut writer, rows, base).map(|()| writer.rows());
+        let written = push_groups(&mut writer, rows, base, self.tuning.group_rows).map(|()| writer.rows());
         match written {
             Ok(_) => writer.finish_unsynced(chunk, base, false),
             Err(error) => {
@@ -119,12 +119,12 @@ impl Engine {
     }
 }
 
-fn push_groups(writer: &mut SegmentWriter, rows: &[OutRow<'_>], base: u64) -> Result<()> {
+fn push_groups(writer: &mut SegmentWriter, rows: &[OutRow<'_>], base: u64, group_rows: usize) -> Result<()> {
     let mut rest = rows;
-    let mut group: Vec<&[u8]> = Vec::with_capacity(limits::GROUP_ROWS);
-    let mut seqs: Vec<u64> = Vec::with_capacity(limits::GROUP_ROWS);
+    let mut group: Vec<&[u8]> = Vec::with_capacity(group_rows);
+    let mut seqs: Vec<u64> = Vec::with_capacity(group_rows);
     while !rest.is_empty() {
-        let count = group_len(rest);
+        let count = group_len(rest, group_rows);
         let (now, later) = rest.split_at(count);
         rest = later;
         group.clear();
@@ -174,15 +174,15 @@ fn longest_chunk(schema: &Schema) -> u64 {
 }
 
 /// How many rows make up the next group.
-fn group_len(rows: &[OutRow<'_>]) -> usize {
+fn group_len(rows: &[OutRow<'_>], most: usize) -> usize {
     let mut bytes = 0;
-    for (i, row) in rows.iter().enumerate().take(limits::GROUP_ROWS) {
+    for (i, row) in rows.iter().enumerate().take(most) {
         bytes += row.row.len();
         if bytes > limits::GROUP_BYTES && i > 0 {
             return i;
         }
     }
-    rows.len().min(limits::GROUP_ROWS)
+    rows.len().min(most)
 }
 
 /// The chunks of `rows`, by their starts, opened if need be, each with its rows; `None` stands for all of them.

@@ -5,6 +5,9 @@
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
+#[path = "aggregates/oracle.rs"]
+mod oracle;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -451,6 +454,10 @@ impl World {
             found, expected,
             "scan {direction:?} from {from:?} ({inclusive}) within {low:?}..{high:?} of table {t}"
         );
+        if self.random.below(4) == 0 {
+            let random = &mut self.random;
+            oracle::compare(&mut open.txn, &self.tables[t], &mut |n| random.below(n.max(1)));
+        }
     }
 
     /// A walk through an index finds the same rows, in the index's order.

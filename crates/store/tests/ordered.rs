@@ -127,6 +127,17 @@ fn an_ordered_snapshot_sees_what_has_its_place_but_is_not_finished() {
 }
 
 #[test]
+fn who_waits_for_what_is_ordered_finds_its_rows() {
+    let (engine, table) = create(&SimFs::new());
+    let mut ordered = prepared(&engine, &table, 1, b"x");
+    ordered.order_commit().expect("order");
+    let mut next = engine.begin();
+    next.wait_ordered();
+    assert_eq!(rows(&engine, &mut next), 1);
+    ordered.commit().expect("commit");
+}
+
+#[test]
 fn an_ordered_commit_waits_for_no_disk_and_is_left_to_the_coordinator_by_a_power_cut() {
     let fs = SimFs::new();
     let (engine, table) = create(&fs);

@@ -150,6 +150,7 @@ impl Engine {
         let mut out = Output {
             layout,
             writer,
+            group_rows: self.tuning.group_rows,
             base_seq,
             forget_until,
             columns: Vec::new(),
@@ -252,6 +253,7 @@ fn merge_into(
 struct Output<'a> {
     layout: &'a Arc<RowLayout>,
     writer: SegmentWriter,
+    group_rows: usize,
     base_seq: u64,
     /// Sequence numbers up to here are seen by every snapshot and need not be told apart; 0: keep all.
     forget_until: u64,
@@ -277,7 +279,7 @@ impl Output<'_> {
         let mut first = first;
         let mut left = rows;
         while left > 0 {
-            let room = limits::GROUP_ROWS - self.seqs.len();
+            let room = self.group_rows - self.seqs.len();
             let now = left.min(room);
             self.append(group, first, now)?;
             first += now;
@@ -299,7 +301,7 @@ impl Output<'_> {
             self.seqs.push(if self.forgets(seq) { self.base_seq } else { seq });
             self.tombstones.push(group.is_tombstone(row));
         }
-        if self.seqs.len() >= limits::GROUP_ROWS || self.bytes >= limits::GROUP_BYTES {
+        if self.seqs.len() >= self.group_rows || self.bytes >= limits::GROUP_BYTES {
             self.end_group()?;
         }
         Ok(())

@@ -25,6 +25,8 @@ use crate::table::Table;
 pub use aggregate::Aggregator;
 pub(crate) use alter::TierChanges;
 pub(crate) use keep::{Dependents, SpaceRule};
+pub use number::{Wide, pack_decimal};
+pub(crate) use number::{number_of_bits, number_of_bytes};
 pub(crate) use read::TierWalk;
 pub(crate) use refresh::{dirty_edit, tier_seq_edit};
 pub(crate) use schema::validate_tiers;
