@@ -3,10 +3,9 @@
 import datetime
 import os
 import platform
-import statistics
 import subprocess
-import time
 
+from disk import sync_ms
 from private_server import ROOT
 
 
@@ -15,23 +14,6 @@ def machine(folder):
     memory = next(int(line.split()[1]) for line in open("/proc/meminfo") if line.startswith("MemTotal"))
     return {"cpu": cpu, "cores": os.cpu_count(), "memory_gib": round(memory / 2**20, 1), "kernel": platform.release(),
             "sync_ms": round(sync_ms(folder), 2), "load_before": os.getloadavg()[0]}
-
-
-def sync_ms(folder):
-    """How long it takes to write a page and to have it on disk: what a durable commit costs at least."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "sync"
-    times = []
-    with file.open("wb", buffering=0) as out:
-        out.write(bytes(1 << 20))
-        for number in range(100):
-            start = time.perf_counter()
-            out.seek(number * 4096)
-            out.write(bytes([number]) * 4096)
-            os.fdatasync(out.fileno())
-            times.append((time.perf_counter() - start) * 1000)
-    file.unlink()
-    return statistics.median(times)
 
 
 def commit():

@@ -103,7 +103,7 @@ def measure(group, data_sets, config, results, answers):
 
 
 def run(config):
-    work = FOLDER / "work"
+    work = parts.WORK
     shutil.rmtree(work, ignore_errors=True)
     results = {"about": about.this(work), "settings": config, "versions": {}, "data": {}, "peak_memory": {}, "failed": {},
                "seconds": {}}

@@ -21,13 +21,15 @@ import about
 import data
 import engines
 import knobs
+import parts
 import queries
 import report
 import targets
+from disk import device_bytes_written
 from private_server import BUILD, ROOT
 from progress import say, step
 
-FOLDER = BUILD / "bench" / "billion"
+FOLDER = parts.WORK
 ROWS = 1_238_201_948
 SAMPLE_S = 5
 QUIET_S = 5
@@ -110,15 +112,15 @@ def measure(engine, config, row_bytes):
     table = data.sensordata(None, {"rows": config["rows"]})
     engine.begin()
     engine.create(table)
-    before = engine.bytes_written()
+    before = device_bytes_written(FOLDER)
     say(f"{engine.name}: load of {config['rows']:,} rows from a pipe")
     seconds, samples, rows_about = load(engine, table, config, row_bytes)
     say(f"{engine.name}: loaded in {seconds:.0f} s, {config['rows'] / seconds / 1e6:.2f} M rows a second")
     result = {"seconds": seconds, "rows_a_second": config["rows"] / seconds, "peak_memory": engine.peak_memory(), "samples": samples}
     with step(f"{engine.name}: work in the background"):
         result["settled_s"] = engine.settle([table], QUIET_S)
-    result |= {"bytes_on_disk": engine.bytes_on_disk(), "bytes_written": engine.bytes_written() - before,
-               "peak_memory_settled": engine.peak_memory(), "bound": rows_about["entropy_bytes_a_row"]}
+    result |= parts.written_since(before)
+    result |= {"bytes_on_disk": engine.bytes_on_disk(), "peak_memory_settled": engine.peak_memory(), "bound": rows_about["entropy_bytes_a_row"]}
     if engine.keeps_rows:
         result["queries"] = ask(engine, table, rows_about)
         _, found = engine.ask(f"SELECT COUNT(*) FROM {engine.table(table.name)}", 0, 1)

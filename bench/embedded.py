@@ -16,7 +16,7 @@ import threading
 import time
 from pathlib import Path
 
-from engines import peak_memory_of, warm, written_by
+from engines import peak_memory_of, warm
 
 MEMORY = "2GB"
 
@@ -50,9 +50,6 @@ class Embedded:
 
     def log_bytes_on_disk(self):
         return 0
-
-    def bytes_written(self):
-        return written_by("self")
 
     def peak_memory(self):
         return peak_memory_of("self")

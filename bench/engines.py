@@ -11,6 +11,7 @@ from pathlib import Path
 
 import clients
 from data import DAY, Table
+from disk import process_bytes_written
 from private_server import PrivateServer
 
 # A cache for each; MyISAM's rows are in that of the operating system.
@@ -115,7 +116,7 @@ class MariaDB:
             self.server.sql(self.flush.format(table=self.table(table.name)))
         changed, state = time.monotonic(), None
         while (now := time.monotonic()) - changed < quiet_s and now - start < SETTLE_LIMIT_S:
-            if (new := (self._files(), self.bytes_written() >> 20)) != state:
+            if (new := (self._files(), self.dirtied() >> 20)) != state:
                 state, changed = new, now
             time.sleep(0.1)
         if self.after_flush:
@@ -143,9 +144,9 @@ class MariaDB:
                 pass  # a merge removed it meanwhile
         return total
 
-    def bytes_written(self):
-        """What the server has given to the disk since it started, all logs included."""
-        return written_by(self.server.pid())
+    def dirtied(self):
+        """A measure of what the server writes, to see whether it still does."""
+        return process_bytes_written(self.server.pid())
 
     def peak_memory(self):
         """The most memory that the server had, in bytes."""
@@ -199,12 +200,6 @@ class MariaDB:
 def warm(runs):
     """Without the first run, which warms the caches, unless it is the only one."""
     return runs[1:] or runs
-
-
-def written_by(pid):
-    """Bytes that a process has given to the disk, without those that were removed before they got there."""
-    io = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
-    return int(io["write_bytes"]) - int(io["cancelled_write_bytes"])
 
 
 def peak_memory_of(pid):

@@ -9,6 +9,8 @@ import clients
 import data
 import queries
 import ring
+from disk import device_bytes_written
+from private_server import BUILD
 from progress import step
 
 # Where the readings of inserts begin, and how long InnoDB's partitions reach from there.
@@ -17,6 +19,10 @@ INSERT_SPAN = (FIRST_TS, FIRST_TS + 30 * data.DAY)
 
 # The trickle: clients that poll all series between them, and rows of a commit.
 TRICKLE_CLIENTS, TRICKLE_ROWS = 8, 100
+
+
+# Where all engines have their files.
+WORK = BUILD / "bench" / "work"
 
 
 def put(results, part, engine, key, value):
@@ -33,6 +39,12 @@ def create(engine, data_set):
 def drop(engine, data_set):
     for table in data_set.tables:
         engine.drop(table)
+
+
+def written_since(before):
+    """What the disk has written since it had written so much, if it can be told."""
+    now = device_bytes_written(WORK)
+    return {} if before is None or now is None else {"bytes_written": now - before}
 
 
 # -- load --------------------------------------------------------------------------------------
@@ -77,7 +89,7 @@ def in_turn(engines, data_set, sessions, config, results, answers):
 
 def load_once(engine, data_set, sessions, quiet_s):
     create(engine, data_set)
-    before, cpu = engine.bytes_written(), engine.cpu_seconds()
+    before, cpu = device_bytes_written(WORK), engine.cpu_seconds()
     if sessions == 1:
         seconds = sum(engine.load(table, [table.file]) for table in data_set.tables)
     else:
@@ -86,7 +98,7 @@ def load_once(engine, data_set, sessions, quiet_s):
     settled = engine.settle(data_set.tables, quiet_s)
     return {"seconds": seconds, "settled_s": settled, "rows_a_second": data_set.rows / seconds, "cpu_us_a_row": cpu / data_set.rows * 1e6,
             "bytes_on_disk": engine.bytes_on_disk(), "log_bytes": engine.log_bytes_on_disk(),
-            "bytes_written": engine.bytes_written() - before}
+            **written_since(before)}
 
 
 # -- queries -----------------------------------------------------------------------------------
@@ -198,17 +210,18 @@ def trickle(engines, config, results):
             engine.set_durability(1)
             engine.begin()
             engine.create(table, INSERT_SPAN)
-            counters, before = engine.counters(), engine.bytes_written()
+            counters, before = engine.counters(), device_bytes_written(WORK)
             each = series // TRICKLE_CLIENTS
             done = engine.insert(table, TRICKLE_CLIENTS, TRICKLE_ROWS, 3_600_000, FIRST_TS, each, each * polls // TRICKLE_ROWS)
             settled = engine.settle([table], config["quiet_s"])
-            written, kept = engine.bytes_written() - before, engine.bytes_on_disk()
-            grown = {name: value - counters.get(name, 0) for name, value in engine.counters().items()}
+            figures = written_since(before)
+            kept = engine.bytes_on_disk()
+            counted = {name: value - counters.get(name, 0) for name, value in engine.counters().items()}
             rows = done["statements"] * TRICKLE_ROWS
-            figures = {"rows": rows, "rows_a_second": done["rows_a_second"], "settled_s": settled, "bytes_written": written,
-                       "bytes_on_disk": kept, "log_bytes": engine.log_bytes_on_disk(), "counters": grown}
+            figures |= {"rows": rows, "rows_a_second": done["rows_a_second"], "settled_s": settled, "bytes_on_disk": kept,
+                        "log_bytes": engine.log_bytes_on_disk(), "counters": counted}
             put(results, "trickle", engine, "figures", figures)
-            notes.append(f"{written / rows:.1f} bytes written a row, {kept / rows:.1f} kept")
+            notes.append(f"{figures.get('bytes_written', 0) / rows:.1f} bytes written a row, {kept / rows:.1f} kept")
             engine.drop(table)
 
 

@@ -4,6 +4,7 @@ It reads results.json, and billion.json where it is, from the folder that it wri
 """
 
 import json
+import math
 import sys
 
 import embedded
@@ -99,7 +100,9 @@ def written_table(results):
     keys = [key for key in "abcd" if key in results["data"]]
 
     def cell(figures):
-        return f"{figures['bytes_written'] / figures['rows']:.1f} ({figures['bytes_written'] / figures['bytes_on_disk']:.1f})" if figures else ""
+        if "bytes_written" not in (figures or {}):
+            return ""
+        return f"{figures['bytes_written'] / figures['rows']:.1f} ({figures['bytes_written'] / figures['bytes_on_disk']:.1f})"
 
     return table(["bytes written a row (per byte kept)", *(f"({key})" for key in keys), "background work after (a), s"],
                  [[name, *(cell(found.get(key)) for key in keys), number(found["a"]["settled_s"], 1) if "a" in found else ""]
@@ -121,7 +124,7 @@ def times_table(results, part, keys=None):
 
 def trickle_table(results):
     def row(name, found):
-        figures = found["figures"]
+        figures = {"bytes_written": math.nan} | found["figures"]
         return [name, number(figures["rows"]), number(figures["rows_a_second"]), number(figures["bytes_written"] / figures["rows"], 1),
                 number(figures["bytes_on_disk"] / figures["rows"], 1), number(figures["bytes_written"] / figures["bytes_on_disk"], 1)]
 

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 OURS = "RRD"
 
+# Of sensordata, uncompressed: three INTs and five DOUBLEs.
+ROW_BYTES = 3 * 4 + 5 * 8
+
 
 @dataclass
 class Target:
@@ -26,9 +29,10 @@ def missing(what, target):
     return Target(what, target, "", None)
 
 
-def speed(results, key, name):
+def speed(results, key):
     """Ours over BLACKHOLE's, and InnoDB's over ours."""
-    what, target = f"LOAD DATA of {name}, one session", "at most 1.3 times BLACKHOLE's time, at least 2.2 times InnoDB's speed"
+    rows = f"{results['data'][key]['rows'] / 1e6:g} M rows of " if key in results["data"] else ""
+    what, target = f"LOAD DATA of {rows}({key}), one session", "at most 1.3 times BLACKHOLE's time, at least 2.2 times InnoDB's speed"
     ours, ceiling, peer = (of(results, "load", engine, key) for engine in (OURS, "BLACKHOLE", "InnoDB"))
     if not (ours and ceiling and peer):
         return missing(what, target)
@@ -141,14 +145,18 @@ def trickle(results):
     if not ours:
         return missing(what, target)
     kept = ours["bytes_on_disk"] - ours["log_bytes"]
-    measured = (f"{ours['bytes_written'] / kept:.1f} ({ours['bytes_written'] / ours['rows']:.1f} bytes a row written, "
-                f"{kept / ours['rows']:.1f} kept, without the log)")
+    own = sum(ours["counters"].get(f"Rrd_{kind}_bytes_written", 0) for kind in ("log", "segment", "manifest"))
+    # What the disk counts is more than what the engine does: log files are filled with zeros first, pages are written whole.
+    written = ours.get("bytes_written", own)
+    measured = (f"{written / kept:.1f} ({written / ours['rows']:.1f} bytes a row written, {kept / ours['rows']:.1f} kept, without "
+                f"the log); by the engine's own counters {own / kept:.1f}; per byte of the rows as they came "
+                f"{written / ours['rows'] / ROW_BYTES:.1f} and {own / ours['rows'] / ROW_BYTES:.1f}")
     if results["settings"]["series"] != 100_000:
         return Target(what, target, f"only {results['settings']['series']:,} series: {measured}", None)
-    return Target(what, target, measured, ours["bytes_written"] <= 3 * kept)
+    return Target(what, target, measured, written <= 3 * kept)
 
 
 def all_of(results):
-    return [speed(results, "a", "10 M rows of (a)"), speed(results, "b", "20 M rows of (b)"), two_sessions(results), inserts(results),
+    return [speed(results, "a"), speed(results, "b"), two_sessions(results), inserts(results),
             size(results, "a", 1.10), size(results, "b", 2), eight_queries(results), hot_reads(results), scan(results),
             billion(results), trickle(results)]
