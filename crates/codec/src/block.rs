@@ -1,7 +1,7 @@
 //! A block: the nulls, then the values of the other rows.
 
 use crate::reader::{Reader, write_nested};
-use crate::{Bitmap, Column, DecodeError, Kind, Values, bytes, float, int, nulls, tag};
+use crate::{Bitmap, Column, DecodeError, Kind, Pieces, Values, bytes, float, int, nulls, tag};
 
 /// How much time to spend on a smaller block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +62,17 @@ pub fn decode(bytes: &[u8], kind: Kind, rows: usize) -> Result<Column, DecodeErr
             with_nulls(decode_values(reader.rest(), kind, rows - nulls.count())?, nulls)
         }
         _ => Ok(Column { values: decode_values(bytes, kind, rows)?, nulls: None }),
+    }
+}
+
+/// Reads a block of `rows` integers as straight lines; `None` if it has nulls, or is not made of few lines.
+pub fn decode_pieces(bytes: &[u8], rows: usize) -> Result<Option<Pieces>, DecodeError> {
+    if rows > MAX_ROWS {
+        return Err(DecodeError::TooLarge);
+    }
+    match *bytes.first().ok_or(DecodeError::Truncated)? {
+        tag::ALL_NULL | tag::NULLS => Ok(None),
+        _ => int::pieces::decode(bytes, rows),
     }
 }
 

@@ -8,6 +8,7 @@ mod delta;
 mod dictionary;
 mod linear;
 mod packed;
+pub(crate) mod pieces;
 mod plan;
 mod runs;
 mod scaled;

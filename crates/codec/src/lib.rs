@@ -28,8 +28,9 @@ mod reader;
 mod tag;
 
 pub use bitmap::Bitmap;
-pub use block::{Effort, MAX_ROWS, decode, encode};
+pub use block::{Effort, MAX_ROWS, decode, decode_pieces, encode};
 pub use bytes_column::BytesColumn;
 pub use column::{Column, Kind, Values};
 pub use error::DecodeError;
+pub use int::pieces::{Piece, Pieces};
 pub use name::codec_name;

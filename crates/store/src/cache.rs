@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use rrd_codec::{Bitmap, Column, Values};
+use rrd_codec::{Bitmap, Column, Pieces, Values};
 
 use crate::segment::files::OpenFiles;
 use crate::segment::index::SegmentIndex;
@@ -20,7 +20,7 @@ use crate::segment::meta::SegmentId;
 const SHARDS: usize = 16;
 
 /// What an entry costs beside its value: the slots of map, set and clock and the allocations' headers.
-const ENTRY_BYTES: usize = 190;
+const ENTRY_BYTES: usize = 210;
 
 /// Names what is cached: a column's block, or the footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,12 +29,14 @@ pub(crate) struct BlockKey {
     pub group: u32,
     /// A column id, as in the block's header.
     pub column: u32,
+    /// Not its rows, but the lines that they lie on.
+    pub as_lines: bool,
 }
 
 impl BlockKey {
     /// The footer of a segment.
     pub(crate) fn footer(segment: SegmentId) -> BlockKey {
-        BlockKey { segment, group: u32::MAX, column: u32::MAX }
+        BlockKey { segment, group: u32::MAX, column: u32::MAX, as_lines: true }
     }
 
     fn shard(self) -> usize {
@@ -49,6 +51,7 @@ impl BlockKey {
 #[derive(Clone, Debug)]
 pub(crate) enum Cached {
     Column(Arc<Column>),
+    Lines(Arc<Pieces>),
     Seqs(Arc<Vec<u64>>),
     Tombstones(Arc<Bitmap>),
     Footer(Arc<SegmentIndex>),
@@ -59,6 +62,7 @@ impl Cached {
         ENTRY_BYTES
             + match self {
                 Cached::Column(column) => column_bytes(column),
+                Cached::Lines(lines) => size_of::<Pieces>() + lines.heap_bytes(),
                 Cached::Seqs(seqs) => seqs.capacity() * 8,
                 Cached::Tombstones(bitmap) => bitmap_bytes(bitmap),
                 Cached::Footer(footer) => footer.memory_bytes(),
@@ -190,7 +194,7 @@ impl BlockCache {
         self.files.close(id);
         for shard in &self.shards {
             let mut shard = shard.lock();
-            let first = BlockKey { segment: id, group: 0, column: 0 };
+            let first = BlockKey { segment: id, group: 0, column: 0, as_lines: false };
             let keys: Vec<BlockKey> = shard.keys.range(first..=BlockKey::footer(id)).copied().collect();
             for key in keys {
                 if let Some(&place) = shard.places.get(&key) {

@@ -49,6 +49,8 @@ pub struct Tuning {
     pub ring_ahead: usize,
     /// Rows of a group at most, [`limits::GROUP_ROWS`] or fewer.
     pub group_rows: usize,
+    /// See [`limits::PART_ROWS`].
+    pub part_rows: u64,
 }
 
 impl Default for Tuning {
@@ -60,6 +62,7 @@ impl Default for Tuning {
             chunk_target_rows: limits::CHUNK_TARGET_ROWS,
             ring_ahead: limits::RING_AHEAD,
             group_rows: limits::GROUP_ROWS,
+            part_rows: limits::PART_ROWS,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use crate::aggregate::View;
 use crate::error::Result;
 use crate::group::OWN_SEQ;
 pub use crate::group::{RowGroup, Span};
@@ -139,6 +140,18 @@ impl Cursor {
     pub(crate) fn with_tier(mut self, walk: TierWalk) -> Cursor {
         self.tier = Some(Box::new(walk));
         self
+    }
+
+    /// What it reads, for readers that do not walk. None of a walk over a tier, or in the order of an index.
+    pub(crate) fn view(&self) -> Option<View> {
+        let is_plain = self.tier.is_none() && self.rows.is_none();
+        is_plain.then(|| View {
+            version: self.version.clone(),
+            layout: self.layout.clone(),
+            snapshot: self.snapshot.clone(),
+            own: self.own.clone(),
+            horizon: self.horizon.clone(),
+        })
     }
 
     /// From the next `seek` on only rows with a time between these are of interest; others may be left out.

@@ -7,6 +7,12 @@ pub const MAX_COLUMNS: usize = 8192;
 /// entropy tables cost little, small enough that a point read decodes it in some tens of microseconds.
 pub const GROUP_ROWS: usize = 16384;
 
+/// Rows that a thread takes at a time of an aggregate: some milliseconds of work, and many more parts than threads.
+pub const PART_ROWS: u64 = 8 * GROUP_ROWS as u64;
+
+/// Groups of an aggregate's answer, which stands in memory: some gigabytes.
+pub const AGGREGATE_GROUPS: usize = 1 << 25;
+
 /// Bytes of one row: a 4 GiB blob is MariaDB's limit, our offsets are 32 bit.
 pub const MAX_ROW_BYTES: usize = u32::MAX as usize - (1 << 20);
 

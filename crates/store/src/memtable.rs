@@ -302,6 +302,15 @@ impl RowCollector {
         self.ends.push(self.bytes.len());
     }
 
+    /// Adds a row of another collector, or a tombstone's row of its key.
+    pub fn push_row(&mut self, row: &[u8], seq: u64, is_tombstone: bool) {
+        self.starts.push(self.bytes.len());
+        self.seqs.push(seq);
+        self.tombstones.push(is_tombstone);
+        self.bytes.extend_from_slice(row);
+        self.ends.push(self.bytes.len());
+    }
+
     /// Turns the order of the rows around. Row bytes stay where they are.
     pub fn reverse(&mut self) {
         self.starts.reverse();

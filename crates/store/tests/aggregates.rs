@@ -134,6 +134,7 @@ fn open(fs: &SimFs) -> Arc<Engine> {
     config.tuning.bulk_min_bytes = 2_000;
     config.tuning.txn_spill_bytes = 6_000;
     config.tuning.group_rows = 16;
+    config.tuning.part_rows = 40;
     Engine::open(config, Arc::new(fs.clone())).expect("an engine")
 }
 

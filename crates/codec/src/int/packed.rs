@@ -264,6 +264,39 @@ pub(crate) fn decode(reader: &mut Reader, out: &mut [u64], depth: u8) -> Result<
     apply_patches(out, &frames.pivots, &gaps, &patches)
 }
 
+/// The rows that are not the pivot, ascending, each with its value.
+type Exceptions = Vec<(usize, u64)>;
+
+/// Reads a block whose rows are all the pivot but for at most `most` patches; `None` if it is another.
+pub(crate) fn decode_exceptions(
+    reader: &mut Reader,
+    rows: usize,
+    most: usize,
+    depth: u8,
+) -> Result<Option<(u64, Exceptions)>, DecodeError> {
+    let pivot = match reader.byte()? {
+        0 => unzigzag(reader.varint()?),
+        _ => return Ok(None),
+    };
+    let count = reader.count(rows)?;
+    if count > most {
+        return Ok(None);
+    }
+    let mut exceptions = Vec::with_capacity(count);
+    if count > 0 {
+        let gaps = decode_side(reader, count, depth)?;
+        let patches = decode_side(reader, count, depth)?;
+        let mut next = 0;
+        for (gap, patch) in gaps.into_iter().zip(patches) {
+            let row = usize::try_from(gap).ok().and_then(|gap| gap.checked_add(next));
+            let row = row.filter(|&row| row < rows).ok_or(DecodeError::Invalid("position of a patch"))?;
+            exceptions.push((row, unzigzag(patch).wrapping_add(pivot)));
+            next = row + 1;
+        }
+    }
+    Ok(Some((pivot, exceptions)))
+}
+
 fn apply_patches(out: &mut [u64], pivots: &[u64], gaps: &[u64], patches: &[u64]) -> Result<(), DecodeError> {
     let mut next = 0;
     for (&gap, &patch) in gaps.iter().zip(patches) {

@@ -4,49 +4,56 @@
 //! what the horizon leaves. Groups come in the order in which a walk in key order would first meet them. Sums of floats
 //! are compensated (Neumaier, Knuth's TwoSum), and do not depend on the number of threads.
 
+mod block;
+mod filter;
+mod groups;
+mod kernels;
+mod overlap;
+mod part;
 mod query;
-mod state;
-mod walk;
+mod ranges;
+mod runs;
+mod states;
+mod strip;
+mod threads;
+mod tier;
+mod view;
 
 use std::sync::Arc;
 
-use crate::cursor::Direction;
 use crate::error::{Error, Result};
 use crate::schema::{Lane, Schema};
 use crate::table::Table;
 use crate::txn::Txn;
 
 pub use query::{Aggregate, Answer, Condition, Group, Query, Value, Wide};
-
-/// Rows between two questions whether the statement was killed.
-const SPAN_ROWS: usize = 16384;
+pub(crate) use view::View;
 
 impl Txn {
     /// The answer to an aggregate query over a table (or a tier). `is_cancelled` is asked every few milliseconds, by the
     /// calling thread only; true ends it with [`Error::Interrupted`].
     pub fn aggregate(&mut self, table: &Arc<Table>, query: &Query, is_cancelled: &dyn Fn() -> bool) -> Result<Answer> {
         check(query, &table.schema())?;
-        let mut cursor = self.cursor(table)?.reading_all();
-        cursor.set_bounds(query.low.as_deref(), query.high.as_deref());
-        cursor.seek(None, true, Direction::Forward)?;
-        let mut walk = walk::Walk::new(query, cursor.layout().clone());
-        while let Some(span) = cursor.next_span(SPAN_ROWS)? {
-            if is_cancelled() {
-                return Err(Error::Interrupted);
-            }
-            if !walk.add(&span)? {
-                break;
-            }
+        let part_rows = self.engine.tuning.part_rows;
+        let cursor = self.cursor(table)?;
+        match cursor.view() {
+            Some(view) => threads::answer(&view, query, part_rows, is_cancelled),
+            None => tier::answer(cursor, query, is_cancelled),
         }
-        Ok(walk.finish())
     }
 }
+
+/// Which of the values of a group are NULL fits a word.
+const MAX_GROUP_COLUMNS: usize = 64;
 
 /// Whether a query fits the schema.
 fn check(query: &Query, schema: &Schema) -> Result<()> {
     let invalid = |what: String| Err(Error::InvalidInput(format!("aggregate query: {what}")));
     if let Some(column) = query.columns().into_iter().find(|&c| c >= schema.columns.len()) {
         return invalid(format!("there is no column {column}"));
+    }
+    if query.groups.len() > MAX_GROUP_COLUMNS {
+        return invalid(format!("more than {MAX_GROUP_COLUMNS} columns to group by"));
     }
     let lane = |column: usize| schema.columns[column].lane;
     for condition in &query.conditions {
@@ -69,7 +76,7 @@ fn check(query: &Query, schema: &Schema) -> Result<()> {
     for aggregate in &query.aggregates {
         if let Aggregate::Sum(column) = *aggregate
             && lane(column) == Lane::Bytes
-            && !state::is_decimal(&schema.columns[column])
+            && !states::is_decimal(&schema.columns[column])
         {
             return invalid(format!("byte strings of column {column} have no sum"));
         }

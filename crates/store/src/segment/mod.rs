@@ -20,7 +20,7 @@ pub mod zone;
 
 pub use index::{GroupIndex, SegmentColumn, SegmentIndex, SegmentSchema};
 pub use meta::{SegmentId, SegmentMeta};
-pub use reader::Segment;
+pub use reader::{Held, Segment};
 pub use salvage::Loss;
 pub use survey::{BlockChoice, LaneSurvey, SurveyedLane};
 pub use writer::SegmentWriter;

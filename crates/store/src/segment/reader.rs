@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rrd_codec::{Bitmap, Column, Kind, Values};
+use rrd_codec::{Bitmap, Column, DecodeError, Kind, Pieces, Values};
 
 use super::format::{
     BLOCK_HEADER_BYTES, BlockHeader, Damage, FileHeader, HEADER_BYTES, KIND_COLUMN, KIND_LANE, SEQ_COLUMN, SEQ_LANE,
@@ -36,6 +36,15 @@ pub struct Segment {
     table: TableId,
     meta: SegmentMeta,
     cache: Arc<BlockCache>,
+}
+
+/// A column of a group, as it is cheapest to hold.
+#[derive(Clone, Debug)]
+pub enum Held {
+    /// Integers without NULLs as the few straight lines that they lie on.
+    Lines(Arc<Pieces>),
+    /// Row by row.
+    Column(Arc<Column>),
 }
 
 /// Which block, and where.
@@ -83,7 +92,7 @@ impl Segment {
     /// value. Tombstones are NULL but for key columns.
     pub fn column(&self, group: usize, position: usize, layout: &RowLayout) -> Result<Arc<Column>> {
         let wanted = &layout.schema().columns[position];
-        let key = BlockKey { segment: self.meta.id, group: group as u32, column: wanted.id };
+        let key = BlockKey { segment: self.meta.id, group: group as u32, column: wanted.id, as_lines: false };
         if let Some(Cached::Column(column)) = self.cache.get(key) {
             return self.check_kind(column, wanted);
         }
@@ -98,13 +107,46 @@ impl Segment {
         self.check_kind(column, wanted)
     }
 
+    /// [`Segment::column`] as lines, if its block is made of such and was not read row by row before.
+    pub fn held(&self, group: usize, position: usize, layout: &RowLayout) -> Result<Held> {
+        let wanted = &layout.schema().columns[position];
+        if !matches!(wanted.lane, Lane::Int { .. }) {
+            return self.column(group, position, layout).map(Held::Column);
+        }
+        let key = BlockKey { segment: self.meta.id, group: group as u32, column: wanted.id, as_lines: true };
+        if let Some(Cached::Lines(lines)) = self.cache.get(key) {
+            return Ok(Held::Lines(lines));
+        }
+        let column_key = BlockKey { as_lines: false, ..key };
+        if let Some(Cached::Column(column)) = self.cache.get(column_key) {
+            return self.check_kind(column, wanted).map(Held::Column);
+        }
+        let index = self.index()?;
+        let Some(own) = index.schema.position(wanted.id) else {
+            return self.column(group, position, layout).map(Held::Column);
+        };
+        let lane = index.schema.columns[own].lane;
+        let place = self.place(&index, &index.columns[own].blocks, group, wanted.id, lane)?;
+        let block = self.read_block(&*self.file()?, &place)?;
+        if matches!(lane, Lane::Int { .. })
+            && let Some(lines) = self.decode(&place, rrd_codec::decode_pieces, &block)?
+        {
+            let lines = Arc::new(lines);
+            self.cache.insert(key, Cached::Lines(Arc::clone(&lines)));
+            return Ok(Held::Lines(lines));
+        }
+        let column = Arc::new(self.decode_column(&place, &block)?);
+        self.cache.insert(column_key, Cached::Column(Arc::clone(&column)));
+        self.check_kind(column, wanted).map(Held::Column)
+    }
+
     /// Offsets of the rows' sequence numbers to `SegmentMeta::base_seq`; `None` when all are 0.
     pub fn seqs(&self, group: usize) -> Result<Option<Arc<Vec<u64>>>> {
         let index = self.index()?;
         if self.group_of(&index, group)?.max_seq_offset == 0 {
             return Ok(None);
         }
-        let key = BlockKey { segment: self.meta.id, group: group as u32, column: SEQ_COLUMN };
+        let key = BlockKey { segment: self.meta.id, group: group as u32, column: SEQ_COLUMN, as_lines: false };
         if let Some(Cached::Seqs(seqs)) = self.cache.get(key) {
             return Ok(Some(seqs));
         }
@@ -120,7 +162,7 @@ impl Segment {
         if self.group_of(&index, group)?.tombstones == 0 {
             return Ok(None);
         }
-        let key = BlockKey { segment: self.meta.id, group: group as u32, column: KIND_COLUMN };
+        let key = BlockKey { segment: self.meta.id, group: group as u32, column: KIND_COLUMN, as_lines: false };
         if let Some(Cached::Tombstones(tombstones)) = self.cache.get(key) {
             return Ok(Some(tombstones));
         }
@@ -242,9 +284,23 @@ impl Segment {
     /// Reads and decodes a block.
     pub(super) fn read_column(&self, file: &dyn ReadFile, place: &BlockPlace) -> Result<Column> {
         let block = self.read_block(file, place)?;
+        self.decode_column(place, &block)
+    }
+
+    /// What `decode` makes of the payload of a block.
+    fn decode<T>(
+        &self,
+        place: &BlockPlace,
+        decode: impl FnOnce(&[u8], usize) -> std::result::Result<T, DecodeError>,
+        block: &[u8],
+    ) -> Result<T> {
+        decode(&block[BLOCK_HEADER_BYTES..], place.header.rows as usize)
+            .map_err(|e| self.corrupt(place.offset + BLOCK_HEADER_BYTES as u64, e.to_string()))
+    }
+
+    fn decode_column(&self, place: &BlockPlace, block: &[u8]) -> Result<Column> {
         let (kind, rows) = (place.header.lane.kind(), place.header.rows as usize);
-        let column = rrd_codec::decode(&block[BLOCK_HEADER_BYTES..], kind, rows)
-            .map_err(|e| self.corrupt(place.offset + BLOCK_HEADER_BYTES as u64, e.to_string()))?;
+        let column = self.decode(place, |payload, rows| rrd_codec::decode(payload, kind, rows), block)?;
         match column.rows() == rows && column.kind() == kind {
             true => Ok(column),
             false => Err(self.corrupt(place.offset, "the block does not decode to the rows of its group")),

@@ -1,0 +1,91 @@
+//! Aggregates of a tier: some of its rows are computed when it is read, so they come from its cursor.
+
+use std::sync::Arc;
+
+use super::filter::select;
+use super::groups::{FirstRow, Groups};
+use super::query::{Answer, Query, Value};
+use super::ranges::Ranges;
+use super::runs::{Cutter, cut};
+use super::strip::Rows;
+use crate::cursor::{Cursor, Direction};
+use crate::error::{Error, Result};
+use crate::group::RowGroup;
+use crate::memtable::Key;
+use crate::segment::Held;
+
+/// Rows between two questions whether the statement was killed.
+const SPAN_ROWS: usize = 16384;
+
+/// The answer to a query, from the spans of a cursor.
+pub fn answer(cursor: Cursor, query: &Query, is_cancelled: &dyn Fn() -> bool) -> Result<Answer> {
+    let mut cursor = cursor.reading_all();
+    cursor.set_bounds(query.low.as_deref(), query.high.as_deref());
+    cursor.seek(None, true, Direction::Forward)?;
+    let mut groups = Groups::new(query, cursor.layout().schema());
+    while let Some(span) = cursor.next_span(SPAN_ROWS)? {
+        if is_cancelled() {
+            return Err(Error::Interrupted);
+        }
+        let first = span.first as usize;
+        let within = rows_within(&span.group, first, first + span.rows as usize, query)?;
+        add_rows(&span.group, Ranges::one(within.0, within.1), query, &mut groups)?;
+    }
+    groups.finish()
+}
+
+/// The rows of a span within the bounds of a query: a cursor may hand out more.
+fn rows_within(group: &RowGroup, start: usize, end: usize, query: &Query) -> Result<(usize, usize)> {
+    let before = |bound: &[u8]| -> Result<usize> {
+        let (mut low, mut high) = (start, end);
+        let mut key = Vec::new();
+        while low < high {
+            let middle = (low + high) / 2;
+            key.clear();
+            group.push_key(middle, &mut key)?;
+            if key.as_slice() < bound { low = middle + 1 } else { high = middle }
+        }
+        Ok(low)
+    };
+    let from = query.low.as_deref().map_or(Ok(start), before)?;
+    Ok((from, query.high.as_deref().map_or(Ok(end), before)?))
+}
+
+fn add_rows(group: &Arc<RowGroup>, mut ranges: Ranges, query: &Query, groups: &mut Groups<'_>) -> Result<()> {
+    for condition in &query.conditions {
+        ranges = select(condition, &Rows::of_column(group.column(condition.column())?, false), &ranges);
+    }
+    let held = |column: usize| group.column(column).cloned().map(Held::Column);
+    let of_groups = query.groups.iter().map(|g| held(g.column())).collect::<Result<Vec<Held>>>()?;
+    let cutters: Vec<Cutter<'_>> = query
+        .groups
+        .iter()
+        .zip(&of_groups)
+        .map(|(&group, held)| Cutter { group, rows: Rows::of(held, false) })
+        .collect();
+    let runs = cut(&cutters, &ranges, groups, 0, |row| SpanRow { group, row })?;
+    for (n, aggregate) in query.aggregates.iter().enumerate() {
+        let column = aggregate.column().map(|column| group.column(column)).transpose()?;
+        let rows = column.map(|column| Rows::of_column(column, false));
+        groups.states()[n].add(&runs, rows.as_ref());
+    }
+    Ok(())
+}
+
+/// A row of a span that may be the first of its group.
+struct SpanRow<'g> {
+    group: &'g Arc<RowGroup>,
+    row: usize,
+}
+
+impl FirstRow for SpanRow<'_> {
+    fn key(&self) -> Result<Key> {
+        let mut key = Vec::new();
+        self.group.push_key(self.row, &mut key)?;
+        Ok(Key::from_slice(&key))
+    }
+
+    fn value(&self, column: usize) -> Result<Value> {
+        Ok(Rows::of_column(self.group.column(column)?, false).value(self.row))
+    }
+}
