@@ -5,7 +5,8 @@ from random_schemas import SCHEMAS, quoted
 # The whole of one table is compared once in so many statements.
 CHECK_EVERY = 60
 
-MODES = ["DEFAULT", "DEFAULT", "''", "'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO'", "'PAD_CHAR_TO_FULL_LENGTH'"]
+# Without NO_AUTO_VALUE_ON_ZERO: a row with the number 0 behind a generated one uses up a value in InnoDB alone.
+MODES = ["DEFAULT", "DEFAULT", "''", "'STRICT_ALL_TABLES'", "'PAD_CHAR_TO_FULL_LENGTH'"]
 ZONES = ["'+02:00'", "'+02:00'", "'SYSTEM'", "'-11:30'"]
 LEVELS = ["REPEATABLE READ", "READ COMMITTED"]
 
