@@ -1,6 +1,6 @@
 //! Times of aggregate queries inside the store, without a server.
 //!
-//! `cargo run --release -p rrd-store --example aggregates -- [rows] [folder] [threads] [sealed|loaded|trickle]`
+//! `cargo run --release -p rrd-store --example aggregates -- [rows] [folder] [threads] [sealed|loaded|trickle] [part of a query's name]`
 //!
 //! Readings of 1000 sensors, a step of 300 s, two-decimal random walks, in the order of their times. `sealed`: merged as by
 //! OPTIMIZE TABLE; `loaded`: as a bulk statement leaves them; `trickle`: the last tenth comes in commits of 1000 rows.
@@ -161,7 +161,8 @@ fn main() -> Result<()> {
         stats.memtable_bytes
     );
     println!("{:28} {:>8} {:>8} {:>8} {:>8} {:>9}", "query", "cold", "hot", "best", "DuckDB", "groups");
-    for (name, target, mut query) in queries(rows) {
+    let only = args.next().unwrap_or_default();
+    for (name, target, mut query) in queries(rows).into_iter().filter(|(name, ..)| name.contains(&only)) {
         query.threads = threads;
         let mut times = Vec::new();
         let mut groups = 0;

@@ -206,6 +206,31 @@ impl Memtable {
         self.map.read().get(key).and_then(|v| v.at(snapshot)).map(take)
     }
 
+    /// Calls `take` with up to `max_keys` keys from `from` on, none at or behind `stop`, and the version of each that
+    /// `snapshot` sees, if there is one. Returns the key to go on behind, if there may be more.
+    pub(crate) fn visit(
+        &self,
+        from: Bound<&[u8]>,
+        snapshot: u64,
+        (max_keys, stop): (usize, Option<&[u8]>),
+        take: &mut impl FnMut(&Key, &RowVersion),
+    ) -> Option<Key> {
+        let map = self.map.read();
+        let mut range = map.range::<[u8], _>((from, Bound::Unbounded));
+        let mut last = None;
+        for _ in 0..max_keys {
+            let (key, versions) = range.next()?;
+            if stop.is_some_and(|stop| key.as_slice() >= stop) {
+                return None;
+            }
+            last = Some(key);
+            if let Some(version) = versions.at(snapshot) {
+                take(key, version);
+            }
+        }
+        last.cloned()
+    }
+
     /// Copies up to `max_rows` visible versions, walking from `from` in `direction`, none at or behind `stop` (Backward: none
     /// before it). Tombstones are included: they hide what lies below. Returns the key to go on behind, if there may be more.
     pub fn collect(
@@ -299,15 +324,6 @@ impl RowCollector {
                 debug_assert!(whole, "a key of this table");
             }
         }
-        self.ends.push(self.bytes.len());
-    }
-
-    /// Adds a row of another collector, or a tombstone's row of its key.
-    pub fn push_row(&mut self, row: &[u8], seq: u64, is_tombstone: bool) {
-        self.starts.push(self.bytes.len());
-        self.seqs.push(seq);
-        self.tombstones.push(is_tombstone);
-        self.bytes.extend_from_slice(row);
         self.ends.push(self.bytes.len());
     }
 

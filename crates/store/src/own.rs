@@ -138,6 +138,26 @@ impl OwnWrites {
         OWN_SEQ + rank as u64
     }
 
+    /// As [`crate::memtable::Memtable::visit`] for the writes of the map.
+    pub fn visit(
+        &self,
+        from: Bound<&[u8]>,
+        (max_keys, stop): (usize, Option<&[u8]>),
+        take: &mut impl FnMut(&Key, &OwnWrite),
+    ) -> Option<Key> {
+        let mut range = self.map.range::<[u8], _>((from, Bound::Unbounded));
+        let mut last = None;
+        for _ in 0..max_keys {
+            let (key, write) = range.next()?;
+            if stop.is_some_and(|stop| key.as_slice() >= stop) {
+                return None;
+            }
+            last = Some(key);
+            take(key, write);
+        }
+        last.cloned()
+    }
+
     /// Copies up to `max_rows` writes of the map; see [`crate::memtable::Memtable::collect`].
     pub fn collect(
         &self,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::query::{Condition, Query};
-use crate::cursor::{Direction, times_between};
+use crate::cursor::times_between;
 use crate::error::Result;
 use crate::group::RowGroup;
 use crate::horizon::Horizon;
@@ -126,8 +126,10 @@ impl View {
         let bounds = (query.low.as_deref(), query.high.as_deref());
         for memtable in self.version.memtables().filter(|m| !m.is_empty()) {
             let mut dealer = Dealer::new(&self.layout, times, &spans);
-            dealer.take_all(bounds, |from, rows| {
-                memtable.collect(from, Direction::Forward, self.snapshot.seq(), (BATCH_ROWS, bounds.1), rows)
+            take_all(bounds.0, |from| {
+                memtable.visit(from, self.snapshot.seq(), (BATCH_ROWS, bounds.1), &mut |key, version| {
+                    dealer.take(key, version.seq, version.row.as_deref());
+                })
             });
             dealer.finish(&mut clusters);
         }
@@ -135,8 +137,10 @@ impl View {
             && !own.read().map.is_empty()
         {
             let mut dealer = Dealer::new(&self.layout, times, &spans);
-            dealer.take_all(bounds, |from, rows| {
-                own.read().collect(from, Direction::Forward, BATCH_ROWS, &self.layout, rows)
+            take_all(bounds.0, |from| {
+                own.read().visit(from, (BATCH_ROWS, bounds.1), &mut |key, write| {
+                    dealer.take(key, u64::MAX, write.row.as_deref());
+                })
             });
             dealer.finish(&mut clusters);
         }
@@ -193,6 +197,14 @@ fn by_time(mut segments: Vec<Source>) -> (Vec<(u64, u64)>, Vec<Cluster>) {
     (spans, clusters)
 }
 
+/// Visits a map in memory from a key on, some rows at a time so that writers need not wait long.
+fn take_all(low: Option<&[u8]>, mut visit: impl FnMut(Bound<&[u8]>) -> Option<Key>) {
+    let mut more = visit(low.map_or(Bound::Unbounded, Bound::Included));
+    while let Some(key) = more {
+        more = visit(Bound::Excluded(&key));
+    }
+}
+
 /// Deals rows of one source in memory out to clusters.
 struct Dealer<'a> {
     layout: &'a Arc<RowLayout>,
@@ -214,37 +226,19 @@ impl<'a> Dealer<'a> {
         Dealer { layout, times, spans, dealt: BTreeMap::new() }
     }
 
-    /// Takes all rows between two keys. `collect` copies some out from a bound on, and says where to go on behind.
-    fn take_all(
-        &mut self,
-        (low, high): (Option<&[u8]>, Option<&[u8]>),
-        collect: impl Fn(Bound<&[u8]>, &mut RowCollector) -> Option<Key>,
-    ) {
-        let mut rows = RowCollector::default();
-        let mut more = collect(low.map_or(Bound::Unbounded, Bound::Included), &mut rows);
-        self.take(&rows);
-        while let Some(key) = more.filter(|key| high.is_none_or(|high| key.as_slice() < high)) {
-            rows = RowCollector::default();
-            more = collect(Bound::Excluded(&key), &mut rows);
-            self.take(&rows);
+    /// Takes a row (`None`: a tombstone) if its time matters.
+    fn take(&mut self, key: &Key, seq: u64, row: Option<&[u8]>) {
+        let time = self.layout.time_of_key(key).unwrap_or(0);
+        if time < self.times.0 || time > self.times.1 {
+            return;
         }
-    }
-
-    fn take(&mut self, rows: &RowCollector) {
-        for i in 0..rows.rows() {
-            let row = rows.row(i);
-            let time = self.layout.time(row);
-            if time < self.times.0 || time > self.times.1 {
-                continue;
-            }
-            let span = self.spans.partition_point(|(_, last)| *last < time);
-            let is_within = self.spans.get(span).is_some_and(|(first, _)| *first <= time);
-            let dealt = self.dealt.entry(2 * span + usize::from(is_within)).or_default();
-            dealt.rows.push_row(row, rows.seqs[i], rows.tombstones[i]);
-            dealt.times = Some(dealt.times.map_or((time, time), |(min, max)| (min.min(time), max.max(time))));
-            if dealt.rows.rows() >= BATCH_ROWS {
-                dealt.end_group(self.layout);
-            }
+        let span = self.spans.partition_point(|(_, last)| *last < time);
+        let is_within = self.spans.get(span).is_some_and(|(first, _)| *first <= time);
+        let dealt = self.dealt.entry(2 * span + usize::from(is_within)).or_default();
+        dealt.rows.push(self.layout, key, seq, row);
+        dealt.times = Some(dealt.times.map_or((time, time), |(min, max)| (min.min(time), max.max(time))));
+        if dealt.rows.rows() >= BATCH_ROWS {
+            dealt.end_group(self.layout);
         }
     }
 
