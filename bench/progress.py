@@ -6,16 +6,15 @@ import time
 START = time.monotonic()
 
 
-def say(text):
+def say(text, end="\n"):
     seconds = int(time.monotonic() - START)
-    print(f"[{seconds // 60:3}:{seconds % 60:02}] {text}", flush=True)
+    print(f"[{seconds // 60:3}:{seconds % 60:02}] {text}", end=end, flush=True)
 
 
 @contextlib.contextmanager
 def step(text):
     """Says what begins, and how long it took, with what is added to the list that it gives."""
-    seconds = int(time.monotonic() - START)
-    print(f"[{seconds // 60:3}:{seconds % 60:02}] {text} ...", end="", flush=True)
+    say(f"{text} ...", end="")
     start, notes = time.monotonic(), []
     try:
         yield notes
