@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::groups::{FirstRow, Groups};
 use super::query::Group;
-use super::ranges::Ranges;
+use super::ranges::{Range, Ranges};
 use super::states::Run;
 use super::strip::{Rows, Strip};
 use crate::error::Result;
@@ -27,25 +27,46 @@ pub fn cut<R: FirstRow>(
     source: u32,
     first: impl Fn(usize) -> R,
 ) -> Result<Vec<Run>> {
-    let mut runs = Vec::with_capacity(ranges.as_slice().len());
+    let all = ranges.as_slice();
+    let mut runs = Vec::with_capacity(all.len());
     let mut values: SmallVec<[u64; 4]> = SmallVec::new();
-    for range in ranges.as_slice() {
+    // Up to which row (selected or not) the group at hand goes.
+    let (mut group, mut stop) = (0, 0);
+    for (i, range) in all.iter().enumerate() {
         let (mut row, end) = (range.start as usize, range.end as usize);
         while row < end {
-            values.clear();
-            let (mut nulls, mut stop) = (0, end);
-            for (n, cutter) in cutters.iter().enumerate() {
-                let (value, behind) = cutter.run(row, stop, |text| groups.number_of_text(n, text));
-                values.push(value.unwrap_or(0));
-                nulls |= u64::from(value.is_none()) << n;
-                stop = behind;
+            if row >= stop {
+                stop = if cutters.is_empty() { usize::MAX } else { look_ahead(&all[i..]) };
+                values.clear();
+                let mut nulls = 0;
+                for (n, cutter) in cutters.iter().enumerate() {
+                    let (value, behind) = cutter.run(row, stop, |text| groups.number_of_text(n, text));
+                    values.push(value.unwrap_or(0));
+                    nulls |= u64::from(value.is_none()) << n;
+                    stop = behind;
+                }
+                group = groups.enter(&values, nulls, source, &first(row))?;
             }
-            let group = groups.enter(&values, nulls, source, &first(row))?;
-            runs.push(Run { start: row as u32, end: stop as u32, group });
-            row = stop;
+            let behind = stop.min(end);
+            runs.push(Run { start: row as u32, end: behind as u32, group });
+            row = behind;
         }
     }
     Ok(runs)
+}
+
+/// Up to where to look for the end of a group: over the next ranges too, where they lie close together.
+fn look_ahead(ranges: &[Range]) -> usize {
+    const RANGES: usize = 16;
+    const GAP: u32 = 64;
+    let mut end = ranges[0].end;
+    for next in ranges.iter().take(RANGES).skip(1) {
+        if next.start - end > GAP {
+            break;
+        }
+        end = next.end;
+    }
+    end as usize
 }
 
 impl Cutter<'_> {
