@@ -104,6 +104,20 @@ impl Ranges {
     }
 }
 
+/// The first row from `from` on that a bitmap has (or has not); `end` if there is none before.
+pub fn next_in(bitmap: &Bitmap, from: usize, end: usize, is_set: bool) -> usize {
+    let mut row = from;
+    while row < end {
+        let word = bitmap.words()[row / 64];
+        let wanted = if is_set { word } else { !word } >> (row % 64);
+        if wanted != 0 {
+            return (row + wanted.trailing_zeros() as usize).min(end);
+        }
+        row = (row / 64 + 1) * 64;
+    }
+    end
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -115,6 +129,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_next_row_is_the_first_that_a_look_at_each_finds(
+            bits in prop::collection::vec(prop::bool::weighted(0.1), 1..300),
+            (from, end) in (0usize..300, 0usize..300),
+            is_set in any::<bool>(),
+        ) {
+            let (from, end) = (from.min(bits.len()), end.min(bits.len()));
+            let mut bitmap = Bitmap::new(bits.len());
+            (0..bits.len()).filter(|&i| bits[i]).for_each(|i| bitmap.set(i));
+            let expected = (from..end).find(|&i| bits[i] == is_set).unwrap_or(end);
+            prop_assert_eq!(next_in(&bitmap, from, end, is_set), expected);
+        }
+
         #[test]
         fn ranges_hold_what_was_selected(
             bits in prop::collection::vec(prop::bool::weighted(0.9), 1..400),

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::groups::{FirstRow, Groups};
 use super::query::Group;
-use super::ranges::{Range, Ranges};
+use super::ranges::{Range, Ranges, next_in};
 use super::states::Run;
 use super::strip::{Rows, Strip};
 use crate::error::Result;
@@ -76,7 +76,7 @@ impl Cutter<'_> {
         let rows = &self.rows;
         if let Some(nulls) = rows.nulls {
             let is_null = nulls.get(row);
-            let end = (row + 1..end).find(|&i| nulls.get(i) != is_null).unwrap_or(end);
+            let end = next_in(nulls, row + 1, end, !is_null);
             return if is_null { (None, end) } else { self.run_of_values(row, end, number) };
         }
         self.run_of_values(row, end, number)

@@ -4,7 +4,7 @@ use rrd_codec::Bitmap;
 
 use super::kernels::{FloatSum, extreme_f32, extreme_f64, range_of_ints, range_of_lines, sum_ints, sum_lines};
 use super::query::{Aggregate, Value, Wide};
-use super::ranges::Ranges;
+use super::ranges::next_in;
 use super::strip::{Rows, Strip};
 use crate::schema::{ColumnDef, Lane, Number, Schema};
 use crate::segment::zone::{f32_of_order, f64_of_order, order_f32, order_f64};
@@ -266,9 +266,13 @@ impl States {
 fn without_nulls(runs: &[Run], nulls: &Bitmap) -> Vec<Run> {
     let mut kept = Vec::with_capacity(runs.len());
     for run in runs {
-        let mut ranges = Ranges::default();
-        ranges.push_where(run.start as usize, run.end as usize, |row| !nulls.get(row));
-        kept.extend(ranges.as_slice().iter().map(|r| Run { start: r.start, end: r.end, group: run.group }));
+        let end = run.end as usize;
+        let mut start = next_in(nulls, run.start as usize, end, false);
+        while start < end {
+            let behind = next_in(nulls, start, end, true);
+            kept.push(Run { start: start as u32, end: behind as u32, group: run.group });
+            start = next_in(nulls, behind, end, false);
+        }
     }
     kept
 }
