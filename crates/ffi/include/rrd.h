@@ -97,6 +97,9 @@
 // The text goes on the table's name: `$30m` stands for `t$30m`.
 #define RRD_INFO_OF_TABLE 16
 
+// An answer, to be read row by row.
+typedef struct RrdAggregation RrdAggregation;
+
 // A change of a table that is not committed.
 typedef struct RrdAlter RrdAlter;
 
@@ -430,6 +433,115 @@ typedef struct RrdBucket {
 // What a reading's number is.
 typedef uint32_t RrdNumberKind;
 
+// What a condition asks.
+typedef uint8_t RrdTest;
+
+// A condition on a field. For NULL none holds but `RRD_TEST_NULL`, negated or not.
+typedef struct RrdCondition {
+  // The server's number of the field.
+  uint32_t field;
+  // What is asked.
+  RrdTest test;
+  // It holds where it would not.
+  uint8_t is_negated;
+  // The low end is not part of the range.
+  uint8_t excludes_low;
+  // The high end is not part of the range.
+  uint8_t excludes_high;
+  // A value as it lies in a record, or null.
+  const uint8_t *low;
+  // A value as it lies in a record, or null.
+  const uint8_t *high;
+  // Values as they lie in a record, one behind the other.
+  const uint8_t *values;
+  // Texts in the column's character set.
+  const struct RrdText *texts;
+  // How many values or texts.
+  size_t count;
+} RrdCondition;
+
+// How a field groups rows.
+typedef uint8_t RrdGroupKind;
+
+// What rows are grouped by.
+typedef struct RrdGroup {
+  // The server's number of the field.
+  uint32_t field;
+  // How.
+  RrdGroupKind kind;
+  // Keeps the layout the same everywhere.
+  uint8_t reserved[3];
+  // Where some bucket begins: an integer as SQL has it; of dates what their packed bytes are as a number.
+  int64_t origin;
+  // How many values a bucket has.
+  uint64_t width;
+} RrdGroup;
+
+// What is wanted of a group.
+typedef uint8_t RrdAggregateKind;
+
+// An aggregate.
+typedef struct RrdAggregate {
+  // The server's number of the field.
+  uint32_t field;
+  // Which.
+  RrdAggregateKind kind;
+  // Keeps the layout the same everywhere.
+  uint8_t reserved[3];
+} RrdAggregate;
+
+// What the rows of the answer are sorted by; NULLs are the least.
+typedef struct RrdOrder {
+  // A place among the groups, or among the aggregates.
+  uint32_t place;
+  // Which of both.
+  uint8_t is_aggregate;
+  // The largest first.
+  uint8_t is_descending;
+  // Keeps the layout the same everywhere.
+  uint8_t reserved[2];
+} RrdOrder;
+
+// A query over one table.
+typedef struct RrdAggregateQuery {
+  // All must hold.
+  const struct RrdCondition *conditions;
+  // How many.
+  size_t condition_count;
+  // Without, all rows are one group, which there is even of no rows.
+  const struct RrdGroup *groups;
+  // How many.
+  size_t group_count;
+  // What is wanted of each.
+  const struct RrdAggregate *aggregates;
+  // How many.
+  size_t aggregate_count;
+  // Without, groups come as a walk in key order meets them.
+  const struct RrdOrder *orders;
+  // How many.
+  size_t order_count;
+  // Threads at most; 0 is as many as there are cores.
+  size_t threads;
+} RrdAggregateQuery;
+
+// An aggregate's value.
+typedef struct RrdAggregateValue {
+  // Rows or values that were counted or summed.
+  uint64_t count;
+  // Sum of floats.
+  double number;
+  // It is NULL.
+  uint8_t is_null;
+  // Digits of the sum behind the point.
+  uint8_t scale;
+  // Bytes of `decimal`; 0 if the sum is a float.
+  uint8_t decimal_bytes;
+  // Keeps the layout the same everywhere.
+  uint8_t reserved[5];
+  // An exact sum as a packed DECIMAL of 65 digits.
+  uint8_t decimal[32];
+} RrdAggregateValue;
+
 // Little-endian integer of `pack_length` bytes (`is_signed` says which).
 #define RRD_KIND_INTEGER 0
 
@@ -564,6 +676,48 @@ typedef uint32_t RrdNumberKind;
 
 // A double, its bits.
 #define RRD_NUMBER_DOUBLE 3
+
+// Between `low` and `high`; a null pointer leaves an end open.
+#define RRD_TEST_RANGE 0
+
+// One of `values`.
+#define RRD_TEST_IN 1
+
+// A text equal, in the column's collation, to one of `texts`.
+#define RRD_TEST_TEXT 2
+
+// NULL.
+#define RRD_TEST_NULL 3
+
+// Nothing is: no row meets it; the field is ignored.
+#define RRD_TEST_NEVER 4
+
+// By its value.
+#define RRD_GROUP_VALUE 0
+
+// By spans of an integer, a TIMESTAMP or a packed date, rounded down.
+#define RRD_GROUP_BUCKET 1
+
+// By spans of an integer, rounded towards zero: that of `origin` reaches to both sides.
+#define RRD_GROUP_TOWARDS_ZERO 2
+
+// COUNT(*); the field is ignored.
+#define RRD_AGGREGATE_ROWS 0
+
+// COUNT of a field.
+#define RRD_AGGREGATE_COUNT 1
+
+// SUM, and for AVG how many values were summed.
+#define RRD_AGGREGATE_SUM 2
+
+// MIN.
+#define RRD_AGGREGATE_MIN 3
+
+// MAX.
+#define RRD_AGGREGATE_MAX 4
+
+// The value in the group's first row in key order.
+#define RRD_AGGREGATE_FIRST 5
 
 #ifdef __cplusplus
 extern "C" {
@@ -1292,6 +1446,65 @@ int32_t rrd_counter_result(struct RrdCounter *counter,
 // # Safety
 // `counter` is null or came from `rrd_counter_open` and is not used again.
 void rrd_counter_close(struct RrdCounter *counter);
+
+// Whether a query can be answered exactly (`RRD_UNSUPPORTED` if not), and roughly how many rows its key ranges hold.
+// Nothing is read.
+//
+// # Safety
+// Pointers are null or valid, in the query too.
+int32_t rrd_aggregate_check(const struct RrdTable *table,
+                            const struct RrdAggregateQuery *query,
+                            uint64_t *rows,
+                            struct RrdError *error);
+
+// Runs a query; the answer is to be closed.
+//
+// # Safety
+// Pointers are null or valid, in the query too.
+int32_t rrd_aggregate_run(const struct RrdTable *table,
+                          struct RrdSession *session,
+                          const struct RrdAggregateQuery *query,
+                          struct RrdAggregation **out,
+                          struct RrdError *error);
+
+// Goes to the next row of the answer and writes values of the grouping columns, which belong to the group, to their
+// places in a record; `RRD_END` behind the last row.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_aggregate_next(struct RrdAggregation *answer,
+                           uint8_t *record,
+                           struct RrdError *error);
+
+// Makes the row with this number, from 0 on, the next one.
+//
+// # Safety
+// `answer` is null or valid.
+int32_t rrd_aggregate_seek(struct RrdAggregation *answer, size_t row, struct RrdError *error);
+
+// A count or a sum of the row.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_aggregate_value(const struct RrdAggregation *answer,
+                            size_t place,
+                            struct RrdAggregateValue *out,
+                            struct RrdError *error);
+
+// Writes a minimum or maximum of the row to its column's place in a record; `RRD_NOT_FOUND` for NULL.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_aggregate_extreme(const struct RrdAggregation *answer,
+                              size_t place,
+                              uint8_t *record,
+                              struct RrdError *error);
+
+// Frees the answer.
+//
+// # Safety
+// `answer` is null or came from [`rrd_aggregate_run`] and is not used again.
+void rrd_aggregate_close(struct RrdAggregation *answer);
 
 #ifdef __cplusplus
 }  // extern "C"

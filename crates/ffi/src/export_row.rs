@@ -356,7 +356,7 @@ pub unsafe extern "C" fn rrd_row_number(table: *mut RrdTable, out: *mut u8, erro
     }
 }
 
-unsafe fn record_mut<'a>(record: *mut u8, bytes: usize) -> Outcome<&'a mut [u8]> {
+pub(crate) unsafe fn record_mut<'a>(record: *mut u8, bytes: usize) -> Outcome<&'a mut [u8]> {
     if record.is_null() {
         return Err(Failure::internal("internal error: no record buffer"));
     }

@@ -157,6 +157,14 @@ impl Codec {
         }
     }
 
+    /// What is stored of a text: CHAR and BINARY lose their padding.
+    pub fn stored(self, text: &[u8]) -> &[u8] {
+        match self {
+            Codec::Fixed { pad, pad_length, .. } => weights::trim(text, &pad[..usize::from(pad_length)]),
+            _ => text,
+        }
+    }
+
     /// Writes an integer value.
     #[inline]
     pub fn write_int(self, at: &mut [u8], value: u64) {

@@ -94,6 +94,15 @@ impl KeyPart {
         })
     }
 
+    /// Whether its sort key is of all of a text.
+    pub fn holds_whole_text(&self) -> bool {
+        match (self.order, self.codec) {
+            (Order::Text { .. }, Codec::Fixed { length, .. }) => self.image_length >= length as usize,
+            (Order::Text { max_chars, .. }, _) => max_chars == 0,
+            _ => false,
+        }
+    }
+
     /// The lane of its sort key, where that is not the value itself.
     pub fn sort_lane(&self) -> Option<Lane> {
         match self.order {
@@ -253,7 +262,7 @@ pub unsafe fn push_record(parts: &[KeyPart], record: &[u8], scratch: &mut Scratc
 }
 
 /// All bits of an integer lane.
-fn mask(lane: Lane) -> u64 {
+pub fn mask(lane: Lane) -> u64 {
     match lane {
         Lane::Int { width: width @ 1..=7 } => (1 << (8 * u32::from(width))) - 1,
         _ => u64::MAX,

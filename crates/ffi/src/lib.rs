@@ -9,10 +9,13 @@
 //! generated from these sources by cbindgen.
 
 pub mod abi;
+pub mod aggregate;
+mod aggregate_answer;
 pub mod alter;
 pub mod connections;
 pub mod counter;
 pub mod definition;
+pub mod export_aggregate;
 pub mod export_alter;
 pub mod export_backup;
 pub mod export_engine;
@@ -29,6 +32,7 @@ pub mod guard;
 pub mod image;
 pub mod info;
 mod info_time;
+mod key_range;
 pub mod key_text;
 pub mod log;
 pub mod options;

@@ -10,7 +10,7 @@ use rrd_store::index::Index;
 use rrd_store::schema::{IndexColumn, Lane, Schema};
 use rrd_store::{RowLayout, row::RowView};
 
-use crate::abi::RrdField;
+use crate::abi::{RrdCollation, RrdField};
 use crate::definition::{Definition, IndexDefinition};
 use crate::field::{Codec, Value};
 use crate::image::{self, KeyPart, Order, Scratch};
@@ -38,6 +38,8 @@ pub struct Plan {
 pub struct RecordFormat {
     layout: Arc<RowLayout>,
     plans: Vec<Plan>,
+    /// Of the plans' fields.
+    collations: Vec<RrdCollation>,
     key: Vec<KeyPart>,
     /// Key parts with a hidden lane, and the lane's position.
     hidden: Vec<(u16, KeyPart)>,
@@ -103,6 +105,7 @@ impl RecordFormat {
             row_number: schema.row_number,
             record_bytes: definition.default_record.len(),
             shown,
+            collations: definition.fields.iter().map(|field| field.raw.collation).collect(),
             plans,
             layout,
         })
@@ -141,6 +144,16 @@ impl RecordFormat {
     /// All columns, for writing back.
     pub fn plans(&self) -> &[Plan] {
         &self.plans
+    }
+
+    /// The collation of the field that the plan at `place` is for.
+    pub fn collation(&self, place: usize) -> &RrdCollation {
+        &self.collations[place]
+    }
+
+    /// Parts of the clustering key whose sort key is a hidden column, and that column's position.
+    pub fn hidden(&self) -> &[(u16, KeyPart)] {
+        &self.hidden
     }
 
     /// The parts of the clustering key; empty if it is a row number.
@@ -245,6 +258,23 @@ impl Plan {
     /// How the value lies in a record.
     pub fn codec(&self) -> Codec {
         self.codec
+    }
+
+    /// Writes a number, or the bits of one, into a record.
+    pub fn put_int(&self, value: u64, record: &mut [u8]) {
+        self.set_null(false, record);
+        self.codec.write_int(&mut record[self.offset..], value);
+    }
+
+    /// Writes a byte string into a record; a blob's pointer is to `value` itself.
+    pub fn put_bytes(&self, value: &[u8], record: &mut [u8]) {
+        self.set_null(false, record);
+        self.codec.write_bytes(&mut record[self.offset..], value);
+    }
+
+    /// Writes NULL into a record.
+    pub fn put_null(&self, record: &mut [u8]) {
+        self.set_null(true, record);
     }
 
     /// Writes row `i` of `column` into a record. Blob pointers lead into the column.

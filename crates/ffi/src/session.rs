@@ -6,6 +6,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
+use rrd_store::aggregate::{Answer, Query};
 use rrd_store::report::RowCounts;
 use rrd_store::{Engine, Error, Isolation, LockMode, Table, TextUse, Txn};
 
@@ -176,6 +177,13 @@ impl Session {
     /// An error if the statement was killed.
     pub fn check_killed(&self) -> Outcome<()> {
         if self.connection.is_killed() { Err(Error::Interrupted.into()) } else { Ok(()) }
+    }
+
+    /// Runs an aggregate query ([`Txn::aggregate`]) unless killed.
+    pub fn aggregate(&mut self, table: &Arc<Table>, query: &Query) -> Outcome<Answer> {
+        let connection = self.connection;
+        self.engine.note_pushdown();
+        Ok(self.txn.aggregate(table, query, &|| connection.is_killed())?)
     }
 
     /// Deletes rows by time ([`Txn::delete_times`]); waits for the table as long as the session allows, unless killed.

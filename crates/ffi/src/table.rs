@@ -114,7 +114,7 @@ impl TableHandle {
     }
 
     /// How records become rows.
-    pub fn format(&self) -> &RecordFormat {
+    pub fn format(&self) -> &Arc<RecordFormat> {
         &self.format
     }
 

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-const SOURCES: [&str; 13] = [
+const SOURCES: [&str; 15] = [
     "abi.rs",
     "export_engine.rs",
     "export_session.rs",
@@ -20,6 +20,8 @@ const SOURCES: [&str; 13] = [
     "export_tier.rs",
     "time_bucket.rs",
     "export_functions.rs",
+    "aggregate.rs",
+    "export_aggregate.rs",
 ];
 
 const OPENING: &str = "/* The C ABI of the RRD storage engine. Generated from crates/ffi/src; do not edit.

@@ -46,6 +46,8 @@ pub(crate) struct Activity {
     rows_read: AtomicU64,
     /// Rows behind the horizon of their table, which were not stored.
     pub rows_refused: AtomicU64,
+    /// Aggregate queries that were answered here instead of by handing out rows.
+    pub pushdowns: AtomicU64,
     pub flushes: AtomicU64,
     flush_bytes_written: AtomicU64,
     pub flush_failures: AtomicU64,
@@ -135,6 +137,11 @@ impl Activity {
 }
 
 impl Engine {
+    /// Counts an aggregate query.
+    pub fn note_pushdown(&self) {
+        self.activity.pushdowns.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Adds what a statement did.
     pub fn note_rows(&self, rows: RowCounts) {
         let a = &self.activity;
@@ -167,6 +174,7 @@ impl Engine {
             ("rows_deleted", get(&a.rows_deleted)),
             ("rows_read", get(&a.rows_read)),
             ("rows_behind_horizon", get(&a.rows_refused)),
+            ("pushdowns", get(&a.pushdowns)),
             ("commits", get(&self.commits)),
         ]
     }

@@ -1,0 +1,327 @@
+//! The answer to an aggregate query: its rows put in order, and handed out one by one.
+//!
+//! Texts are grouped by their bytes in the store; groups that are one in the collation are put together here, under the
+//! text that a walk in key order meets first, as the server's own grouping shows it. A group is given back as a record
+//! that belongs to it: of a bucket the first value that lies in it, so that the server computes what it shows of it.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rrd_store::aggregate::{Aggregate, Answer, Group, Query, Value, Wide};
+use rrd_store::schema::Number;
+use rrd_store::segment::zone::{order_f32, order_f64};
+use rrd_store::tier::{decimal_bytes, pack_decimal};
+
+use crate::abi::RrdCollation;
+use crate::aggregate::{RrdAggregateValue, RrdOrder};
+use crate::image;
+use crate::record::{Plan, RecordFormat};
+use crate::status::{Failure, Outcome};
+use crate::weights;
+
+/// Digits of the sums that are handed out.
+const SUM_DIGITS: u8 = 65;
+
+/// An answer and how far it was read.
+pub struct Aggregation {
+    format: Arc<RecordFormat>,
+    query: Query,
+    rows: Vec<Vec<Value>>,
+    read: usize,
+}
+
+impl Aggregation {
+    /// The answer to `query`: `texts` are the places and collations of groups to put together.
+    pub fn new(
+        format: Arc<RecordFormat>,
+        query: Query,
+        answer: &Answer,
+        texts: &[(usize, RrdCollation)],
+        order: &[RrdOrder],
+    ) -> Aggregation {
+        let rows = match texts {
+            [] => answer.rows().map(<[Value]>::to_vec).collect(),
+            _ => merged(&query, answer, texts),
+        };
+        let mut aggregation = Aggregation { format, query, rows, read: 0 };
+        if !order.is_empty() {
+            let mut rows = std::mem::take(&mut aggregation.rows);
+            rows.sort_by(|a, b| aggregation.compare(order, a, b));
+            aggregation.rows = rows;
+        }
+        aggregation
+    }
+
+    /// Makes a row the next one.
+    pub fn seek(&mut self, row: usize) {
+        self.read = row;
+    }
+
+    /// Goes to the next row; false behind the last one.
+    pub fn step(&mut self) -> bool {
+        self.read += 1;
+        self.read <= self.rows.len()
+    }
+
+    fn row(&self) -> Outcome<&[Value]> {
+        let row = self.read.checked_sub(1).and_then(|at| self.rows.get(at));
+        row.map(Vec::as_slice).ok_or_else(|| Failure::internal("internal error: no group was read"))
+    }
+
+    fn plan(&self, column: usize) -> Outcome<&Plan> {
+        let plan = self.format.plans().iter().find(|plan| usize::from(plan.column) == column);
+        plan.ok_or_else(|| Failure::internal("internal error: no such column"))
+    }
+
+    /// Writes values of the columns that rows are grouped by into a record. Of a column with buckets of several widths
+    /// the value lies in all of them.
+    pub fn put_groups(&self, record: &mut [u8]) -> Outcome<()> {
+        let row = self.row()?;
+        for (group, value) in self.query.groups.iter().zip(row) {
+            let plan = self.plan(group.column())?;
+            match value {
+                Value::Bucket(_) => {
+                    let buckets = self.query.groups.iter().zip(row).filter(|(g, _)| g.column() == group.column());
+                    let starts = buckets.map(|(group, value)| first_value(group, value));
+                    let lane = self.format.layout().schema().columns[group.column()].lane;
+                    let least = starts.max().unwrap_or(0).clamp(0, i128::from(image::mask(lane)));
+                    plan.put_int(least as u64, record);
+                }
+                value => put(plan, value, record),
+            }
+        }
+        // A column's value says more than its buckets.
+        for (group, value) in self.query.groups.iter().zip(row) {
+            if let Group::Column(column) = group {
+                put(self.plan(*column)?, value, record);
+            }
+        }
+        Ok(())
+    }
+
+    fn aggregate(&self, place: usize) -> Outcome<(&Aggregate, &Value)> {
+        let value = self.row()?.get(self.query.groups.len() + place);
+        let found = self.query.aggregates.get(place).zip(value);
+        found.ok_or_else(|| Failure::internal("internal error: no such aggregate"))
+    }
+
+    /// Writes the value of a minimum or maximum to where its column lies in a record; false for NULL.
+    pub fn put_extreme(&self, place: usize, record: &mut [u8]) -> Outcome<bool> {
+        let (aggregate, value) = self.aggregate(place)?;
+        if *value == Value::Null {
+            return Ok(false);
+        }
+        if let Some(column) = aggregate.column() {
+            put(self.plan(column)?, value, record);
+        }
+        Ok(true)
+    }
+
+    /// A count or a sum.
+    pub fn value(&self, place: usize) -> Outcome<RrdAggregateValue> {
+        let (aggregate, value) = self.aggregate(place)?;
+        let mut out = RrdAggregateValue::default();
+        match value {
+            Value::Count(count) => out.count = *count,
+            Value::SumFloat { hi, lo, count } => {
+                out.count = *count;
+                out.number = hi + lo;
+            }
+            Value::SumInt { sum, count } => {
+                let bias = self.bias(aggregate);
+                out.set_sum(&Wide::from(integer_sum(*sum, *count, bias)), 0, *count);
+            }
+            Value::SumDecimal { sum, count } => out.set_sum(sum, self.scale(aggregate), *count),
+            _ => out.is_null = 1,
+        }
+        Ok(out)
+    }
+
+    fn number(&self, aggregate: &Aggregate) -> Option<Number> {
+        aggregate.column().and_then(|column| self.format.layout().schema().columns[column].number)
+    }
+
+    fn bias(&self, aggregate: &Aggregate) -> u64 {
+        match self.number(aggregate) {
+            Some(Number::Integer { bias }) => bias,
+            _ => 0,
+        }
+    }
+
+    fn scale(&self, aggregate: &Aggregate) -> u8 {
+        match self.number(aggregate) {
+            Some(Number::Decimal { scale, .. }) => scale,
+            _ => 0,
+        }
+    }
+
+    fn compare(&self, order: &[RrdOrder], a: &[Value], b: &[Value]) -> Ordering {
+        let groups = self.query.groups.len();
+        let compared = order.iter().map(|order| {
+            let place = order.place as usize;
+            let found = if order.is_aggregate == 0 {
+                compare(&a[place], &b[place], 0)
+            } else {
+                let bias = self.query.aggregates.get(place).map_or(0, |aggregate| self.bias(aggregate));
+                compare(&a[groups + place], &b[groups + place], bias)
+            };
+            if order.is_descending != 0 { found.reverse() } else { found }
+        });
+        compared.fold(Ordering::Equal, Ordering::then)
+    }
+}
+
+impl Default for RrdAggregateValue {
+    fn default() -> RrdAggregateValue {
+        RrdAggregateValue {
+            count: 0,
+            number: 0.0,
+            is_null: 0,
+            scale: 0,
+            decimal_bytes: 0,
+            reserved: [0; 5],
+            decimal: [0; 32],
+        }
+    }
+}
+
+impl RrdAggregateValue {
+    fn set_sum(&mut self, sum: &Wide, scale: u8, count: u64) {
+        let mut packed = Vec::with_capacity(self.decimal.len());
+        pack_decimal(sum, SUM_DIGITS, scale, &mut packed);
+        self.decimal[..packed.len()].copy_from_slice(&packed);
+        self.decimal_bytes = decimal_bytes(SUM_DIGITS, scale) as u8;
+        self.scale = scale;
+        self.count = count;
+    }
+}
+
+/// The sum of SQL values whose lane values are `bias` more, modulo 2^64 at least.
+fn integer_sum(sum: u128, count: u64, bias: u64) -> i128 {
+    sum as i128 - i128::from(count) * i128::from(bias)
+}
+
+fn put(plan: &Plan, value: &Value, record: &mut [u8]) {
+    match value {
+        Value::Int(value) | Value::F64(value) => plan.put_int(*value, record),
+        Value::F32(bits) => plan.put_int(u64::from(*bits), record),
+        Value::Bytes(bytes) => plan.put_bytes(bytes, record),
+        _ => plan.put_null(record),
+    }
+}
+
+/// The least value of a group's bucket, which may be less than its column can hold.
+fn first_value(group: &Group, value: &Value) -> i128 {
+    match (group, value) {
+        (Group::Bucket { origin, width, towards_zero, .. }, Value::Bucket(number)) => {
+            let start = i128::from(*origin) + number * i128::from(*width);
+            let is_turned = *towards_zero && *number <= 0;
+            if is_turned { start - i128::from(width - 1) } else { start }
+        }
+        _ => 0,
+    }
+}
+
+/// The order of two values of one place; NULL is the least.
+fn compare(a: &Value, b: &Value, bias: u64) -> Ordering {
+    match (a, b) {
+        (Value::Null, Value::Null) => Ordering::Equal,
+        (Value::Null, _) => Ordering::Less,
+        (_, Value::Null) => Ordering::Greater,
+        (Value::Int(a), Value::Int(b)) | (Value::Count(a), Value::Count(b)) => a.cmp(b),
+        (Value::Bucket(a), Value::Bucket(b)) => a.cmp(b),
+        (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),
+        (Value::F32(a), Value::F32(b)) => order_f32(*a).cmp(&order_f32(*b)),
+        (Value::F64(a), Value::F64(b)) => order_f64(*a).cmp(&order_f64(*b)),
+        (Value::SumInt { sum: a, count: n }, Value::SumInt { sum: b, count: m }) => {
+            integer_sum(*a, *n, bias).cmp(&integer_sum(*b, *m, bias))
+        }
+        (Value::SumFloat { hi: a, lo: c, .. }, Value::SumFloat { hi: b, lo: d, .. }) => (a + c).total_cmp(&(b + d)),
+        _ => Ordering::Equal,
+    }
+}
+
+// -- Groups that are one in their collation ------------------------------------------------------------------
+
+fn merged(query: &Query, answer: &Answer, texts: &[(usize, RrdCollation)]) -> Vec<Vec<Value>> {
+    let groups = query.groups.len();
+    let mut scratch = weights::Scratch::default();
+    let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
+    let mut rows: Vec<Vec<Value>> = Vec::new();
+    for row in answer.rows() {
+        let mut name = Vec::new();
+        for (place, value) in row[..groups].iter().enumerate() {
+            let collation = texts.iter().find(|(of, _)| *of == place).map(|(_, collation)| collation);
+            push_name(value, collation, &mut scratch, &mut name);
+        }
+        match places.get(&name) {
+            Some(&place) => rows[place][groups..]
+                .iter_mut()
+                .zip(&row[groups..])
+                .zip(&query.aggregates)
+                .for_each(|((to, from), aggregate)| add(to, from, aggregate)),
+            None => {
+                places.insert(name, rows.len());
+                rows.push(row.to_vec());
+            }
+        }
+    }
+    rows
+}
+
+/// Appends what tells a group's value from others.
+fn push_name(value: &Value, collation: Option<&RrdCollation>, scratch: &mut weights::Scratch, out: &mut Vec<u8>) {
+    match (value, collation) {
+        (Value::Bytes(text), collation) => {
+            let start = out.len();
+            out.extend_from_slice(&[0; 8]);
+            match collation {
+                Some(collation) => weights::push_sort_key(collation, text, 0, false, scratch, out),
+                None => out.extend_from_slice(text),
+            }
+            let length = (out.len() - start) as u64;
+            out[start..start + 8].copy_from_slice(&length.to_be_bytes());
+        }
+        (Value::Int(value), _) => out.extend_from_slice(&(u128::from(*value) | 1 << 64).to_be_bytes()),
+        (Value::Bucket(number), _) => {
+            out.push(1);
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+        _ => out.extend_from_slice(&[0; 8]),
+    }
+}
+
+/// Adds the value that an aggregate has of another part of the same group.
+fn add(to: &mut Value, from: &Value, aggregate: &Aggregate) {
+    match (&mut *to, from) {
+        (Value::Count(a), Value::Count(b)) => *a += b,
+        (Value::SumInt { sum: a, count: n }, Value::SumInt { sum: b, count: m }) => {
+            *a += b;
+            *n += m;
+        }
+        (Value::SumDecimal { sum: a, count: n }, Value::SumDecimal { sum: b, count: m }) => {
+            a.add(b);
+            *n += m;
+        }
+        (Value::SumFloat { hi: a, lo: c, count: n }, Value::SumFloat { hi: b, lo: d, count: m }) => {
+            let sum = *a + b;
+            let part = sum - *a;
+            *c += d + ((*a - (sum - part)) + (b - part));
+            *a = sum;
+            *n += m;
+        }
+        (_, Value::Null) => {}
+        (Value::Null, from) => *to = from.clone(),
+        (old, new) => {
+            let is_better = match aggregate {
+                Aggregate::Min(_) => compare(new, old, 0) == Ordering::Less,
+                Aggregate::Max(_) => compare(new, old, 0) == Ordering::Greater,
+                _ => false,
+            };
+            if is_better {
+                *to = new.clone();
+            }
+        }
+    }
+}
