@@ -35,6 +35,9 @@ longlong rrd_micros_of_datetime(const MYSQL_TIME &time);
 /* Whether such an argument is a number, and its time thus is, too. */
 bool rrd_is_number(const Item *item);
 
+/* The buckets of a time_bucket() of constants; true if they are not known before rows are. */
+bool rrd_time_bucket_of(THD *thd, Item_func *function, RrdBucket *bucket);
+
 /* Refuses an argument that is no time, such as a TIME. */
 bool rrd_check_time_argument(const Item *item, const char *function);
 

@@ -118,14 +118,18 @@ public:
   int direct_delete_rows_init() override;
   int direct_delete_rows(ha_rows *deleted) override;
 
+  /* Aggregates in the engine: group_by.cc. */
+  RrdTable *store() { return m_table.get(); }
+  RrdSession *session();
+  uchar *table_record() { return table->record[0]; }
+  bool locks_rows() const { return m_locking != RRD_LOCK_NONE; }
+
 private:
   static const uint max_key_bytes= 3072;
 
-  RrdTable *store() { return m_table.get(); }
   bool is_tier() const;
   bool is_sequence() const { return table_share->sequence != nullptr; }
   int written(int status);
-  RrdSession *session();
   bool has_key() const { return table_share->primary_key != MAX_KEY; }
   const KEY *key() const { return table->key_info + table_share->primary_key; }
   int result(int status);

@@ -7,47 +7,13 @@
 */
 #include "ha_rrd.h"
 
+#include "comparison.h"
 #include "errors.h"
-
-/* The offset of local time does not change within this many seconds of an end, else comparing is ambiguous. */
-static const my_time_t clear_of_clock_changes= 3 * 3600;
-
-static longlong local_seconds(const Time_zone *zone, my_time_t second)
-{
-  MYSQL_TIME local;
-  zone->gmt_sec_to_TIME(&local, second);
-  return (calc_daynr(local.year, local.month, local.day) * 24LL + local.hour) * 3600 + local.minute * 60 + local.second;
-}
-
-/* Whether comparing a TIMESTAMP near this second is the same in UTC and in local time. */
-static bool is_clear_time(THD *thd, const Field *time)
-{
-  if (time->type() != MYSQL_TYPE_TIMESTAMP)
-    return true;
-  ulong fraction;
-  const my_time_t second= time->get_timestamp(&fraction);
-  const Time_zone *zone= thd->variables.time_zone;
-  const longlong now= local_seconds(zone, second);
-  for (const my_time_t away : {-clear_of_clock_changes, clear_of_clock_changes})
-    if (second + away < 0 || local_seconds(zone, second + away) - now != away)
-      return false;
-  return true;
-}
-
-/* Values that compare with the time column as their own conversion to its type does. */
-static bool is_comparable(const Field *time, const Item *value)
-{
-  if (!value->const_item() || const_cast<Item *>(value)->is_expensive())
-    return false;
-  if (time->cmp_type() == TIME_RESULT)
-    return value->cmp_type() == TIME_RESULT || value->cmp_type() == STRING_RESULT;
-  return value->cmp_type() == INT_RESULT || value->cmp_type() == DECIMAL_RESULT;
-}
 
 /* Narrows the span by "time <operation> value"; false if it cannot be said exactly. */
 bool ha_rrd::compare_span(Field *time, Item *value, int operation)
 {
-  if (!is_comparable(time, value))
+  if (!rrd_is_comparable(time, value))
     return false;
   if (value->save_in_field_no_warnings(time, true))
     return false;
@@ -57,7 +23,7 @@ bool ha_rrd::compare_span(Field *time, Item *value, int operation)
     return true;
   }
   const int order= stored_field_cmp_to_item(ha_thd(), time, value);
-  if (!is_clear_time(ha_thd(), time) || (operation == Item_func::EQ_FUNC && order != 0))
+  if (!rrd_is_clear_time(ha_thd(), time) || (operation == Item_func::EQ_FUNC && order != 0))
     return false;
   const uchar *record= table->record[0];
   /* What was stored is the value itself or the nearest that the column can hold, on the side that `order` tells. */
@@ -78,19 +44,6 @@ bool ha_rrd::compare_span(Field *time, Item *value, int operation)
   else if (is_high)
     return false;
   return true;
-}
-
-/* The operation with its sides exchanged. */
-static int turned(int operation)
-{
-  switch (operation)
-  {
-  case Item_func::LT_FUNC: return Item_func::GT_FUNC;
-  case Item_func::LE_FUNC: return Item_func::GE_FUNC;
-  case Item_func::GT_FUNC: return Item_func::LT_FUNC;
-  case Item_func::GE_FUNC: return Item_func::LE_FUNC;
-  default: return operation;
-  }
 }
 
 static bool is_time(const Item *item, const Field *time)
@@ -127,7 +80,7 @@ bool ha_rrd::narrow_span(const COND *condition, Field *time)
   case Item_func::GE_FUNC:
     if (is_time(sides[0], time))
       return compare_span(time, sides[1], operation);
-    return is_time(sides[1], time) && compare_span(time, sides[0], turned(operation));
+    return is_time(sides[1], time) && compare_span(time, sides[0], rrd_turned(operation));
   case Item_func::BETWEEN:
     return !static_cast<Item_func_between *>(function)->negated && is_time(sides[0], time) &&
       compare_span(time, sides[1], Item_func::GE_FUNC) && compare_span(time, sides[2], Item_func::LE_FUNC);

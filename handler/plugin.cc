@@ -6,6 +6,7 @@
 #include "error_log.h"
 #include "errors.h"
 #include "functions.h"
+#include "group_by.h"
 #include "ha_rrd.h"
 #include "info_schema.h"
 #include "log.h"
@@ -60,6 +61,7 @@ static void fill_handlerton(handlerton *hton)
   hton->table_options= rrd_table_options;
   hton->field_options= rrd_field_options;
   hton->tablefile_extensions= no_extensions;
+  hton->create_group_by= rrd_create_group_by;
   hton->flags= 0;
   rrd_init_transactions(hton);
 }

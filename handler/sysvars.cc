@@ -58,6 +58,13 @@ static MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_READONLY | PLUGIN_VAR_NOC
 static MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
   "Seconds that a statement waits for a row lock; 0: it does not wait", nullptr, nullptr, 50, 0, 365 * 24 * 3600, 0);
 
+static MYSQL_THDVAR_BOOL(pushdown, PLUGIN_VAR_RQCMDARG,
+  "The engine answers aggregate queries itself where it can; OFF: it hands all rows to the server", nullptr, nullptr,
+  true);
+
+static MYSQL_THDVAR_ULONG(scan_threads, PLUGIN_VAR_RQCMDARG,
+  "Threads that work on an aggregate query at most; 0: as many as there are cores", nullptr, nullptr, 0, 0, 256, 0);
+
 static MYSQL_THDVAR_STR(backup_to, PLUGIN_VAR_NOCMDOPT | PLUGIN_VAR_MEMALLOC,
   "Setting it takes a backup of the engine into this folder, which must not exist; its value is the last one taken",
   rrd_backup_check, nullptr, nullptr);
@@ -69,6 +76,8 @@ struct st_mysql_sys_var *rrd_system_variables[]=
   MYSQL_SYSVAR(cache_size),
   MYSQL_SYSVAR(data_dir),
   MYSQL_SYSVAR(lock_wait_timeout),
+  MYSQL_SYSVAR(pushdown),
+  MYSQL_SYSVAR(scan_threads),
   MYSQL_SYSVAR(backup_to),
   nullptr
 };
@@ -92,6 +101,10 @@ uint64_t rrd_lock_wait_timeout_ms(THD *thd)
 {
   return 1000ULL * (is_wait_limited(thd) ? thd->variables.lock_wait_timeout : THDVAR(thd, lock_wait_timeout));
 }
+
+bool rrd_pushes_down(THD *thd) { return THDVAR(thd, pushdown); }
+
+size_t rrd_scan_threads(THD *thd) { return THDVAR(thd, scan_threads); }
 
 struct Counter
 {

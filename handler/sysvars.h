@@ -18,6 +18,10 @@ RrdConfig rrd_start_config();
 
 uint64_t rrd_lock_wait_timeout_ms(THD *thd);
 
+/* Whether the engine may answer aggregate queries itself, and with how many threads; 0: as many as there are cores. */
+bool rrd_pushes_down(THD *thd);
+size_t rrd_scan_threads(THD *thd);
+
 /* SHOW ENGINE RRD STATUS. */
 bool rrd_show_status(handlerton *hton, THD *thd, stat_print_fn *print, enum ha_stat_type type);
 

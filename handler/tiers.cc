@@ -16,6 +16,7 @@
 
 #include "engine.h"
 #include "errors.h"
+#include "group_by.h"
 #include "ha_rrd.h"
 #include "sql_base.h"
 #include "sql_table.h"
@@ -262,6 +263,7 @@ int rrd_start_tiers(void *plugin)
   hton->discover_table_names= discover_names;
   hton->discover_table_existence= discover_existence;
   hton->close_connection= forget_session;
+  hton->create_group_by= rrd_create_group_by;
   hton->tablefile_extensions= no_extensions;
   hton->flags= HTON_NO_PARTITION | HTON_TEMPORARY_NOT_SUPPORTED;
   return 0;

@@ -66,6 +66,17 @@ public:
 
   Item *shallow_copy(THD *thd) const override { return get_item_copy<Item_func_time_bucket>(thd, this); }
 
+  /* True if it depends on rows, or is refused: that is for the first row to say. */
+  bool bucket_of(THD *thd, RrdBucket *to)
+  {
+    Dummy_error_handler quiet;
+    thd->push_internal_handler(&quiet);
+    const bool failed= parse(thd) || !is_parsed;
+    thd->pop_internal_handler();
+    *to= bucket;
+    return failed;
+  }
+
 private:
   bool start_of(THD *thd, int64_t *start);
   bool parse(THD *thd);
@@ -236,6 +247,11 @@ bool Item_func_time_bucket::native_op(THD *thd, Native *to)
     return out_of_range(thd);
   const Timestamp instant(static_cast<my_time_t>(seconds), static_cast<ulong>(micros - seconds * SECOND));
   return null_value= Timestamp_or_zero_datetime(instant, false).to_native(to, decimals);
+}
+
+bool rrd_time_bucket_of(THD *thd, Item_func *function, RrdBucket *bucket)
+{
+  return static_cast<Item_func_time_bucket *>(function)->bucket_of(thd, bucket);
 }
 
 class Create_time_bucket : public Create_native_func

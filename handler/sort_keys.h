@@ -1,0 +1,37 @@
+/*
+  Sorts rows of a result by any ORDER BY, with the sort keys that the server itself makes of the items.
+*/
+#ifndef RRD_SORT_KEYS_H
+#define RRD_SORT_KEYS_H
+
+#include <string>
+#include <vector>
+
+#include "server.h"
+
+class Rrd_sort_keys
+{
+public:
+  Rrd_sort_keys(THD *thd, const ORDER *order);
+
+  /* Notes the key of the row that the items have now. */
+  void add_row();
+  size_t rows() const { return m_rows; }
+  /* The numbers of the rows in order. */
+  std::vector<size_t> sorted() const;
+
+private:
+  struct Part
+  {
+    Item **item;
+    bool is_descending;
+    SORT_FIELD_ATTR attributes;
+    size_t length;
+  };
+
+  std::vector<Part> m_parts;
+  size_t m_length= 0, m_rows= 0;
+  std::string m_keys;
+};
+
+#endif
