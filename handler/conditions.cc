@@ -539,7 +539,8 @@ bool Rrd_conditions::add_either(Item_cond *condition)
     Item *value= sides[!is_turned];
     Field *of= rrd_field_of(sides[is_turned], m_table);
     Rrd_wide below= 0, above= 0;
-    if (!of || (field && field != of) || !rrd_is_integer(of) || !is_known(m_thd, value) || value->cmp_type() != INT_RESULT || !integers_around(value, false, &below, &above))
+    if (!of || (field && field != of) || !rrd_is_integer(of) || !is_known(m_thd, value) ||
+        value->cmp_type() != INT_RESULT || !integers_around(value, false, &below, &above))
       return false;
     field= of;
     const Rrd_bounds all= rrd_bounds_of_type(field);
