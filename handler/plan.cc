@@ -67,7 +67,8 @@ static bool has_extremes(const Field *field)
   case MYSQL_TYPE_TIME2:
     return true;
   case MYSQL_TYPE_YEAR:
-    return field->field_length == 4;
+    /* The smallest YEAR 0000 is 0 to the server, if it computes it itself. */
+    return false;
   case MYSQL_TYPE_STRING:
   case MYSQL_TYPE_VARCHAR:
     return rrd_is_plain_text(field) && field->charset() == &my_charset_bin;
@@ -320,7 +321,8 @@ bool Rrd_plan::make(Query *query)
       return false;
     has_sums|= item->type() == Item::SUM_FUNC_ITEM;
   }
-  if (!has_sums && m_groups.empty())
+  /* Without aggregates it is DISTINCT in another form: the server gives such rows in the order in which it meets them. */
+  if (!has_sums)
     return false;
   if (m_needs_rows)
     m_rows_place= add_aggregate(RRD_AGGREGATE_ROWS, nullptr);

@@ -337,7 +337,7 @@ bool rrd_lock_tiers(THD *thd, const std::string &table)
     const std::string db= decoded(database_of(table)), name= decoded(file_of(table)) + "$" + tier.name;
     if (thd->locked_tables_mode && find_locked_table(thd->open_tables, db.c_str(), name.c_str()))
     {
-      my_printf_error(ER_OPEN_AS_READONLY, "ENGINE=RRD: tier '%s' is under LOCK TABLES in this session: unlock it first",
+      my_printf_error(ER_OPEN_AS_READONLY, "ENGINE=RRD: tier '%s' is under LOCK TABLES of this connection: unlock it first",
                       MYF(0), name.c_str());
       return false;
     }

@@ -495,7 +495,7 @@ def repair_saves_what_holds_and_says_what_is_lost():
         data[len(data) // 2] ^= 16
         path.write_bytes(data)
         server.start()
-        check(server.error_of("SELECT COUNT(v), COUNT(s) FROM victim")[0] != 0, "damage is read over")
+        check(server.error_of("SELECT * FROM victim")[0] != 0, "damage is read over")
         found = server.query("CHECK TABLE victim")
         check(found[-1][3] == "Corrupt", f"CHECK TABLE says {found}")
         told = server.query("REPAIR TABLE victim")

@@ -20,7 +20,7 @@ from pymysql.err import MySQLError  # noqa: E402
 from private_server import PrivateServer, ServerError  # noqa: E402
 
 FOLDER = ROOT / "build" / "test" / "limits"
-CLIENT = ROOT / "bench" / "single_row.c"
+CLIENT = ROOT / "bench" / "insert_client.c"
 FULL = os.environ.get("LIMITS") == "full"
 MEMTABLES = 64 << 20
 # Files that the engine opens, beside those of the server: see limits::OPEN_SEGMENT_FILES.
