@@ -195,8 +195,8 @@ impl TableHandle {
             let existing = existing.clone();
             if is_changed_next {
                 session.lock_row(&self.table, &existing)?;
-            } else if !self.wait_for_owner(session, &existing)? {
-                break;
+            } else {
+                self.wait_for_owner(session, &existing)?;
             }
             locked = Some(existing);
             match session.txn().insert(&self.table, &self.new_row, mode) {
@@ -207,21 +207,15 @@ impl TableHandle {
         Err(self.refused(error))
     }
 
-    /// Waits until nobody else has this row locked exclusively; false if nobody had.
-    fn wait_for_owner(&self, session: &mut Session, key: &[u8]) -> Outcome<bool> {
+    /// Waits until nobody else has this row locked exclusively. Whoever had it may have let go just before: look again.
+    fn wait_for_owner(&self, session: &mut Session, key: &[u8]) -> Outcome<()> {
         let txn = session.txn();
         match txn.try_lock_row(&self.table, key, LockMode::Shared)? {
-            Some(is_new) => {
-                if is_new {
-                    txn.unlock_row(&self.table, key);
-                }
-                Ok(false)
-            }
-            None => {
-                txn.lock_row(&self.table, key, LockMode::Shared)?;
-                Ok(true)
-            }
+            Some(true) => txn.unlock_row(&self.table, key),
+            Some(false) => {}
+            None => drop(txn.lock_row(&self.table, key, LockMode::Shared)?),
         }
+        Ok(())
     }
 
     /// Remembers what a duplicate is about; its index is counted as the server does.
@@ -267,13 +261,19 @@ impl TableHandle {
         unsafe { self.find_old_key(old)? };
         let row_number = self.row_number_of_key();
         unsafe { self.format.pack(new, row_number, &mut self.scratch, &mut self.new_row) };
+        let mut result = session.txn().update(&self.table, &self.key, &self.new_row);
+        let mut waited_for = None;
         for _ in 0..DUPLICATE_RETRIES {
-            match session.txn().update(&self.table, &self.key, &self.new_row) {
-                Err(Error::Duplicate { existing, .. }) if self.wait_for_owner(session, &existing)? => {}
-                result => return result.map_err(|error| self.refused(error)),
+            let Err(Error::Duplicate { existing, .. }) = &result else { break };
+            if waited_for.as_ref() == Some(existing) {
+                break;
             }
+            let existing = existing.clone();
+            self.wait_for_owner(session, &existing)?;
+            waited_for = Some(existing);
+            result = session.txn().update(&self.table, &self.key, &self.new_row);
         }
-        session.txn().update(&self.table, &self.key, &self.new_row).map_err(|error| self.refused(error))
+        result.map_err(|error| self.refused(error))
     }
 
     /// Removes the row that was read as `record`.
