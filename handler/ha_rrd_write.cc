@@ -67,7 +67,7 @@ void ha_rrd::start_bulk_insert(ha_rows rows, uint)
   if (is_tier() || may_update || counts_in_prefix || table->triggers || (rows && rows < smallest_bulk))
     return;
   /* Keys that the workers before this one free are free here: each row has to wait for them. */
-  if (rrd_applies_rows_in_parallel(ha_thd()))
+  if (rrd_is_parallel_worker(ha_thd()))
     return;
   m_is_bulk= rrd_bulk_begin(store(), session(), &m_error) == RRD_OK;
 }
@@ -185,6 +185,15 @@ int ha_rrd::write_row(const uchar *record)
     m_counted--;
   const RrdInsert mode= insert_mode();
   int status= rrd_row_insert(store(), session(), record, mode, &m_error);
+  if (unlikely(status == RRD_DUPLICATE) && rrd_is_parallel_worker(ha_thd()))
+  {
+    /* The row in the way may be one that the workers before this one remove: they are about to commit. */
+    if (ha_thd()->wait_for_prior_commit())
+      return HA_ERR_ABORTED_BY_USER;
+    status= rrd_session_wait_ordered(session(), &m_error);
+    if (status == RRD_OK)
+      status= rrd_row_insert(store(), session(), record, mode, &m_error);
+  }
   if (likely(status == RRD_OK))
   {
     if (!m_has_many_rows)
@@ -229,6 +238,14 @@ int ha_rrd::update_row(const uchar *old_record, const uchar *new_record)
     return HA_ERR_RECORD_IS_THE_SAME;
   m_has_moved_rows= true;
   int status= rrd_row_update(store(), session(), old_record, new_record, &m_error);
+  if (unlikely(status == RRD_DUPLICATE) && rrd_is_parallel_worker(ha_thd()))
+  {
+    if (ha_thd()->wait_for_prior_commit())
+      return HA_ERR_ABORTED_BY_USER;
+    status= rrd_session_wait_ordered(session(), &m_error);
+    if (status == RRD_OK)
+      status= rrd_row_update(store(), session(), old_record, new_record, &m_error);
+  }
   if (status == RRD_DUPLICATE)
     return duplicate(status, const_cast<uchar *>(new_record), false);
   return written(status);

@@ -31,9 +31,11 @@ bool rrd_is_repeated_as_text(THD *thd)
   return thd_binlog_format(thd) == BINLOG_FORMAT_STMT;
 }
 
+bool rrd_is_parallel_worker(const THD *thd) { return thd->rgi_slave && thd->rgi_slave->is_parallel_exec; }
+
 bool rrd_applies_rows_in_parallel(const THD *thd)
 {
-  return thd->rgi_slave && thd->rgi_slave->is_parallel_exec && thd->lex->sql_command == SQLCOM_END;
+  return rrd_is_parallel_worker(thd) && thd->lex->sql_command == SQLCOM_END;
 }
 
 bool rrd_only_inserts(THD *thd)

@@ -15,6 +15,9 @@ handler::Table_flags rrd_binlog_flags(THD *thd);
 */
 bool rrd_is_repeated_as_text(THD *thd);
 
+/* True for a parallel worker of a replica. */
+bool rrd_is_parallel_worker(const THD *thd);
+
 /* True if a parallel worker of a replica is applying a row event, in which a row that is not found is an error. */
 bool rrd_applies_rows_in_parallel(const THD *thd);
 
