@@ -14,8 +14,7 @@ static const Rrd_wide far_out= Rrd_wide(1) << 68;
 /* Doubles hold integers up to here exactly. */
 static const Rrd_wide exact_double= Rrd_wide(1) << 53;
 
-static Rrd_wide rounded_down(Rrd_wide a, Rrd_wide b) { return a / b - (a % b < 0); }
-static Rrd_wide rounded_up(Rrd_wide a, Rrd_wide b) { return -rounded_down(-a, b); }
+static Rrd_wide rounded_up(Rrd_wide a, Rrd_wide b) { return -rrd_rounded_down(-a, b); }
 
 /* Types whose values compare as what is stored does. */
 static bool is_comparable_as_stored(const Field *field, const Item *value)
@@ -150,6 +149,17 @@ RrdCondition &Rrd_conditions::push(Field *field, RrdTest test, bool is_negated)
   return m_list.back();
 }
 
+/* One of values, which lie one behind the other. */
+void Rrd_conditions::push_in(Field *field, const std::string &images, uint count, bool is_negated)
+{
+  const uchar *kept= keep(images.data(), images.length());
+  RrdCondition &condition= push(field, RRD_TEST_IN, is_negated);
+  condition.values= kept;
+  condition.count= count;
+  if (count == 1 && !is_negated)
+    m_only.push_back({field, kept});
+}
+
 Rrd_bounds Rrd_conditions::bounds_of(const Field *field) const
 {
   Rrd_bounds bounds= rrd_bounds_of_type(field);
@@ -214,7 +224,7 @@ void Rrd_conditions::add_range(const Rrd_steps &steps, Rrd_wide low, Rrd_wide hi
   Field *field= steps.field;
   const Rrd_bounds all= rrd_bounds_of_type(field);
   low= first_of(steps, rounded_up(MY_MAX(low, -far_out) - steps.add, steps.factor));
-  high= last_of(steps, rounded_down(MY_MIN(high, far_out) - steps.add, steps.factor));
+  high= last_of(steps, rrd_rounded_down(MY_MIN(high, far_out) - steps.add, steps.factor));
   low= MY_MAX(low, all.low);
   high= MY_MIN(high, all.high);
   if (low > high && !is_negated)
@@ -463,12 +473,7 @@ bool Rrd_conditions::add_in_list(Field *field, Item_func *function, bool is_nega
     images.append(reinterpret_cast<const char *>(image), field->pack_length());
     found++;
   }
-  const uchar *kept= keep(images.data(), images.length());
-  RrdCondition &condition= push(field, RRD_TEST_IN, is_negated);
-  condition.values= kept;
-  condition.count= found;
-  if (found == 1 && !is_negated)
-    m_only.push_back({field, kept});
+  push_in(field, images, found, is_negated);
   return true;
 }
 
@@ -551,10 +556,7 @@ bool Rrd_conditions::add_either(Item_cond *condition)
   }
   if (!field)
     return false;
-  const uchar *kept= keep(images.data(), images.length());
-  RrdCondition &in= push(field, RRD_TEST_IN, false);
-  in.values= kept;
-  in.count= found;
+  push_in(field, images, found, false);
   return true;
 }
 

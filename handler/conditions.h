@@ -57,6 +57,7 @@ private:
   void add_range(const Rrd_steps &steps, Rrd_wide low, Rrd_wide high, bool is_negated);
   void add_never() { m_is_never= true; }
   RrdCondition &push(Field *field, RrdTest test, bool is_negated);
+  void push_in(Field *field, const std::string &images, uint count, bool is_negated);
   const uchar *image_of(Field *field);
   const uchar *image_of(Field *field, Rrd_wide value);
   const uchar *keep(const void *bytes, size_t length);

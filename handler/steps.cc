@@ -51,12 +51,10 @@ Field *rrd_field_of(Item *item, const TABLE *table)
   return field->table == table ? field : nullptr;
 }
 
-static Rrd_wide rounded_down(Rrd_wide a, Rrd_wide b) { return a / b - (a % b < 0); }
-
 Rrd_wide Rrd_steps::value_at(Rrd_wide column) const
 {
   const Rrd_wide from= column - origin;
-  return factor * (towards_zero ? from / width : rounded_down(from, width)) + add;
+  return factor * (towards_zero ? from / width : rrd_rounded_down(from, width)) + add;
 }
 
 /* An integer constant that is not negative. */

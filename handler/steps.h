@@ -10,6 +10,8 @@
 
 typedef __int128 Rrd_wide;
 
+inline Rrd_wide rrd_rounded_down(Rrd_wide a, Rrd_wide b) { return a / b - (a % b < 0); }
+
 /* The least and the largest value of an integer field, as far as the rows that count go. */
 struct Rrd_bounds
 {

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use rrd_store::aggregate::{Aggregate, Condition, Group, Query};
 use rrd_store::fs::os::OsFs;
+use rrd_store::segment::zone::order_f64;
 use rrd_store::{Config, Engine, OnDuplicate, Result, Schema, Table};
 
 const SENSORS: u64 = 1000;
@@ -89,6 +90,7 @@ fn queries(rows: u64) -> Vec<(&'static str, Option<f64>, Query)> {
         high: Some(key(501)),
         ..query(vec![times(last - 86_400 + 1, last)], &[hour], &average)
     };
+    let warm = Condition::Range { column: DATA, low: order_f64(210f64.to_bits()), high: u64::MAX, negated: false };
     vec![
         ("all rows", Some(28.0), query(vec![], &[], &statistics)),
         ("by sensor", Some(49.0), query(vec![], &[sensor], &statistics)),
@@ -104,34 +106,8 @@ fn queries(rows: u64) -> Vec<(&'static str, Option<f64>, Query)> {
         ("newest of all", None, query(vec![], &[sensor], &[Aggregate::Max(TS)])),
         ("by hour", None, query(vec![], &[hour], &statistics)),
         ("by sensor and hour", None, query(vec![], &[sensor, hour], &statistics)),
-        (
-            "where data > 210",
-            None,
-            query(
-                vec![Condition::Range {
-                    column: DATA,
-                    low: rrd_store::segment::zone::order_f64(210f64.to_bits()),
-                    high: u64::MAX,
-                    negated: false,
-                }],
-                &[],
-                &statistics,
-            ),
-        ),
-        (
-            "where data > 210 by sensor",
-            None,
-            query(
-                vec![Condition::Range {
-                    column: DATA,
-                    low: rrd_store::segment::zone::order_f64(210f64.to_bits()),
-                    high: u64::MAX,
-                    negated: false,
-                }],
-                &[sensor],
-                &statistics,
-            ),
-        ),
+        ("where data > 210", None, query(vec![warm.clone()], &[], &statistics)),
+        ("where data > 210 by sensor", None, query(vec![warm], &[sensor], &statistics)),
     ]
 }
 
