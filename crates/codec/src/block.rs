@@ -2,6 +2,8 @@
 
 use crate::reader::{Reader, write_nested};
 use crate::{Bitmap, Column, DecodeError, Kind, Pieces, Values, bytes, float, int, nulls, tag};
+use float::FloatMemory;
+use int::Memory;
 
 /// How much time to spend on a smaller block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,33 +17,56 @@ pub enum Effort {
 /// The most rows that a block may have.
 pub const MAX_ROWS: usize = 65536;
 
-/// Appends `column` as one block.
+/// Writes the blocks of one column, one after the other.
 ///
-/// Panics if it has more than [`MAX_ROWS`] rows, or fewer or more nulls than rows.
-pub fn encode(column: &Column, effort: Effort, out: &mut Vec<u8>) {
-    let rows = column.rows();
-    assert!(rows <= MAX_ROWS, "{rows} rows in one block");
-    let Some(nulls) = column.nulls.as_ref().filter(|nulls| nulls.count() > 0) else {
-        return encode_values(&column.values, effort, out);
-    };
-    assert_eq!(nulls.len(), rows, "rows of the nulls and of the values");
-    if nulls.count() == rows {
-        return out.push(tag::ALL_NULL);
-    }
-    out.push(tag::NULLS);
-    let mut bitmap = Vec::new();
-    nulls::encode(nulls, effort, &mut bitmap);
-    write_nested(out, &bitmap);
-    encode_values(&nulls::take_out(&column.values, nulls), effort, out);
+/// How a block is written is tried out on a sample of it. Neighbours are mostly alike, so the next block is written in the
+/// same way as long as that does about as well.
+#[derive(Debug)]
+pub struct Encoder {
+    effort: Effort,
+    ints: Memory,
+    floats: FloatMemory,
 }
 
-fn encode_values(values: &Values, effort: Effort, out: &mut Vec<u8>) {
-    match values {
-        Values::Int(v) => int::encode(v, int::Sign::Unsigned, effort, out),
-        Values::F32(v) => float::encode(v, effort, out),
-        Values::F64(v) => float::encode(v, effort, out),
-        Values::Bytes(v) => bytes::encode(v, effort, out),
+impl Encoder {
+    /// An encoder that has seen no block yet.
+    pub fn new(effort: Effort) -> Self {
+        Encoder { effort, ints: Memory::default(), floats: FloatMemory::default() }
     }
+
+    /// Appends `column` as one block.
+    ///
+    /// Panics if it has more than [`MAX_ROWS`] rows, or fewer or more nulls than rows.
+    pub fn encode(&mut self, column: &Column, out: &mut Vec<u8>) {
+        let rows = column.rows();
+        assert!(rows <= MAX_ROWS, "{rows} rows in one block");
+        let Some(nulls) = column.nulls.as_ref().filter(|nulls| nulls.count() > 0) else {
+            return self.encode_values(&column.values, out);
+        };
+        assert_eq!(nulls.len(), rows, "rows of the nulls and of the values");
+        if nulls.count() == rows {
+            return out.push(tag::ALL_NULL);
+        }
+        out.push(tag::NULLS);
+        let mut bitmap = Vec::new();
+        nulls::encode(nulls, self.effort, &mut bitmap);
+        write_nested(out, &bitmap);
+        self.encode_values(&nulls::take_out(&column.values, nulls), out);
+    }
+
+    fn encode_values(&mut self, values: &Values, out: &mut Vec<u8>) {
+        match values {
+            Values::Int(v) => int::encode_alike(v, int::Sign::Unsigned, self.effort, &mut self.ints, out),
+            Values::F32(v) => float::encode(v, self.effort, &mut self.floats, out),
+            Values::F64(v) => float::encode(v, self.effort, &mut self.floats, out),
+            Values::Bytes(v) => bytes::encode(v, self.effort, out),
+        }
+    }
+}
+
+/// Appends `column` as one block; see [`Encoder::encode`].
+pub fn encode(column: &Column, effort: Effort, out: &mut Vec<u8>) {
+    Encoder::new(effort).encode(column, out);
 }
 
 /// Reads a block of `rows` rows back. All of `bytes` must be used.

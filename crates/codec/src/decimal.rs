@@ -9,7 +9,7 @@
 //! only near to a decimal, the distances in such units make a block of their own.
 
 use crate::float::{Float, ordered, unordered};
-use crate::int::{self, Sign};
+use crate::int::{self, Memory, Sign};
 use crate::reader::{Reader, write_nested, write_varint};
 use crate::{DecodeError, Effort, tag};
 
@@ -76,7 +76,7 @@ impl Scale {
 }
 
 /// Whether decimals are meant exactly.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Precision {
     Exact,
     Near,
@@ -193,7 +193,7 @@ impl Decimals {
         self.distances = Some(distances);
     }
 
-    pub(crate) fn write(&self, effort: Effort, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, effort: Effort, memory: &mut Memory, out: &mut Vec<u8>) {
         out.push(if self.distances.is_some() { tag::FLOAT_NEAR } else { tag::FLOAT_DECIMAL });
         out.push(self.exponent as u8);
         write_varint(out, self.patches.len() as u64);
@@ -204,7 +204,7 @@ impl Decimals {
         if let Some(distances) = &self.distances {
             write_side(distances, Sign::Signed, effort, out);
         }
-        int::encode(&self.digits, Sign::Signed, effort, out);
+        int::encode_alike(&self.digits, Sign::Signed, effort, memory, out);
     }
 }
 

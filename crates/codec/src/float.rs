@@ -5,7 +5,7 @@
 //! are small where an XOR code (Gorilla, Pelkonen et al., VLDB 2015) would find leading zeros.
 
 use crate::decimal::{self, Decimals, Precision};
-use crate::int::{self, Sample, Sign};
+use crate::int::{self, Memory, Sample, Sign};
 use crate::reader::Reader;
 use crate::{DecodeError, Effort, tag};
 
@@ -69,11 +69,19 @@ pub(crate) fn unordered<F: Float>(number: u64) -> F {
     F::from_bits(bits & (sign | (sign - 1))).unwrap_or_default()
 }
 
+/// How the blocks before were written.
+#[derive(Debug, Default)]
+pub(crate) struct FloatMemory {
+    /// As decimals.
+    decimals: Option<(i8, Precision)>,
+    numbers: Memory,
+}
+
 /// Appends a block of floats.
-pub(crate) fn encode<F: Float>(floats: &[F], effort: Effort, out: &mut Vec<u8>) {
+pub(crate) fn encode<F: Float>(floats: &[F], effort: Effort, memory: &mut FloatMemory, out: &mut Vec<u8>) {
     let start = out.len();
     if !floats.is_empty() {
-        encode_smaller(floats, effort, out);
+        encode_smaller(floats, effort, memory, out);
     }
     if out.len() == start || out.len() - start > floats.len() * F::BYTES {
         out.truncate(start);
@@ -83,16 +91,24 @@ pub(crate) fn encode<F: Float>(floats: &[F], effort: Effort, out: &mut Vec<u8>) 
     }
 }
 
-fn encode_smaller<F: Float>(floats: &[F], effort: Effort, out: &mut Vec<u8>) {
+fn encode_smaller<F: Float>(floats: &[F], effort: Effort, memory: &mut FloatMemory, out: &mut Vec<u8>) {
+    if let Some((exponent, Precision::Exact)) = memory.decimals {
+        let decimals = Decimals::new(floats, exponent, Precision::Exact);
+        if decimals.patches.len() * 50 <= floats.len() {
+            return decimals.write(effort, &mut memory.numbers, out);
+        }
+        memory.decimals = None;
+    }
     if F::BYTES == 8 && is_single(floats) && encode_single(floats, effort, out) {
         return;
     }
     if let Some((exponent, precision)) = choose_decimals(floats, effort) {
-        return Decimals::new(floats, exponent, precision).write(effort, out);
+        memory.decimals = Some((exponent, precision)).filter(|_| effort == Effort::Fast);
+        return Decimals::new(floats, exponent, precision).write(effort, &mut memory.numbers, out);
     }
     out.push(tag::FLOAT_ORDERED);
     let numbers: Vec<u64> = floats.iter().map(|&float| ordered(float)).collect();
-    int::encode(&numbers, Sign::Unsigned, effort, out);
+    int::encode_alike(&numbers, Sign::Unsigned, effort, &mut memory.numbers, out);
 }
 
 /// How to write floats as decimals, if that is smaller by a sample.
@@ -137,7 +153,7 @@ fn encode_single<F: Float>(floats: &[F], effort: Effort, out: &mut Vec<u8>) -> b
         singles.push(single.to_bits());
     }
     out.push(tag::FLOAT_SINGLE);
-    encode(&singles, effort, out);
+    encode(&singles, effort, &mut FloatMemory::default(), out);
     true
 }
 

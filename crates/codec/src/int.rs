@@ -71,18 +71,71 @@ impl Sign {
     }
 }
 
+/// How the block before was written.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    plan: Option<plan::Plan>,
+    /// The bits of a row when that plan was made.
+    bits: f64,
+    /// Blocks that were written by it since.
+    uses: u32,
+    /// The quotients of scaled values.
+    scaled: Option<Box<Memory>>,
+}
+
+/// Blocks that are written by a plan before it is made anew.
+const USES: u32 = 16;
+
+impl Memory {
+    /// Whether a block of some bits a row is about what the plan promised.
+    fn is_as_good(&self, bits: f64) -> bool {
+        bits <= self.bits * 1.1 + 0.02
+    }
+}
+
 /// Appends a block of `values`.
 pub(crate) fn encode(values: &[u64], sign: Sign, effort: Effort, out: &mut Vec<u8>) {
     encode_level(values, sign, Level { effort, depth: DEPTH - 1, dictionary: true }, out);
 }
 
+/// Appends a block of `values` that may be like the one before.
+pub(crate) fn encode_alike(values: &[u64], sign: Sign, effort: Effort, memory: &mut Memory, out: &mut Vec<u8>) {
+    encode_level_alike(values, sign, Level { effort, depth: DEPTH - 1, dictionary: true }, memory, out);
+}
+
 fn encode_level(values: &[u64], sign: Sign, level: Level, out: &mut Vec<u8>) {
+    encode_level_alike(values, sign, level, &mut Memory::default(), out);
+}
+
+fn encode_level_alike(values: &[u64], sign: Sign, level: Level, memory: &mut Memory, out: &mut Vec<u8>) {
     if write_trivial(values, sign, level, out) {
         return;
     }
+    let start = out.len();
+    let bits = |out: &Vec<u8>| (out.len() - start) as f64 * 8.0 / values.len() as f64;
+    let is_due = level.effort == Effort::Small || values.len() < FEW || memory.uses >= USES;
+    if let Some(plan) = memory.plan.take_if(|_| !is_due) {
+        encode_planned(values, sign, level, &plan, memory, out);
+        if memory.is_as_good(bits(out)) {
+            memory.uses += 1;
+            memory.plan = Some(plan);
+            return;
+        }
+        out.truncate(start);
+    }
     let plan = plan::Plan::new(values, sign, level);
-    if plan.factor.is_some_and(|factor| scaled::encode(values, factor, sign, level, out)) {
-        return;
+    encode_planned(values, sign, level, &plan, memory, out);
+    memory.bits = bits(out);
+    memory.uses = 0;
+    memory.plan = Some(plan);
+}
+
+fn encode_planned(values: &[u64], sign: Sign, level: Level, plan: &plan::Plan, memory: &mut Memory, out: &mut Vec<u8>) {
+    if let Some(factor) = plan.factor {
+        let scaled = memory.scaled.get_or_insert_default();
+        if scaled::encode(values, factor, sign, level, scaled, out) {
+            return;
+        }
     }
     if plan.shape.bits.min(plan.runs_bits).min(plan.dictionary_bits) > NOISE_BITS {
         return write_raw(values, out);
@@ -192,6 +245,19 @@ fn write_raw(values: &[u64], out: &mut Vec<u8>) {
 pub(crate) fn write_side(values: &[u64], sign: Sign, level: Level, out: &mut Vec<u8>) {
     let mut block = Vec::new();
     encode_level(values, sign, level.inner(), &mut block);
+    write_varint(out, block.len() as u64);
+    out.extend_from_slice(&block);
+}
+
+/// [`write_side`] for what is small beside its block: packed at once where time counts.
+pub(crate) fn write_small_side(values: &[u64], sign: Sign, level: Level, out: &mut Vec<u8>) {
+    if level.effort == Effort::Small {
+        return write_side(values, sign, level, out);
+    }
+    let mut block = Vec::new();
+    if !write_trivial(values, sign, level.inner(), &mut block) {
+        packed::encode(values, sign, false, level.inner(), &mut block);
+    }
     write_varint(out, block.len() as u64);
     out.extend_from_slice(&block);
 }

@@ -28,7 +28,7 @@ mod reader;
 mod tag;
 
 pub use bitmap::Bitmap;
-pub use block::{Effort, MAX_ROWS, decode, decode_pieces, encode};
+pub use block::{Effort, Encoder, MAX_ROWS, decode, decode_pieces, encode};
 pub use bytes_column::BytesColumn;
 pub use column::{Column, Kind, Values};
 pub use error::DecodeError;

@@ -6,7 +6,7 @@
 //! patches are blocks of their own.
 
 use super::plan::{PATCH_BITS, best_width, bits_at_width};
-use super::{Level, Sign, decode_side, write_side};
+use super::{Level, Sign, decode_side, write_small_side};
 use crate::bitpack::{pack, packed_len, unpack};
 use crate::bits::{bit_length, mask, unzigzag, zigzag};
 use crate::reader::{Reader, write_varint};
@@ -112,20 +112,20 @@ impl Packer {
         let first = self.widths.first().copied().unwrap_or(0);
         if local {
             out.push(PIVOTS);
-            write_side(&self.pivots, sign, level, out);
-            write_side(&self.widths, Sign::Unsigned, level, out);
+            write_small_side(&self.pivots, sign, level, out);
+            write_small_side(&self.widths, Sign::Unsigned, level, out);
         } else if self.widths.iter().all(|&width| width == first) {
             out.push(first as u8);
             write_varint(out, zigzag(self.pivots[0]));
         } else {
             out.push(WIDTHS);
             write_varint(out, zigzag(self.pivots[0]));
-            write_side(&self.widths, Sign::Unsigned, level, out);
+            write_small_side(&self.widths, Sign::Unsigned, level, out);
         }
         write_varint(out, self.gaps.len() as u64);
         if !self.gaps.is_empty() {
-            write_side(&self.gaps, Sign::Unsigned, level, out);
-            write_side(&self.patches, Sign::Unsigned, level, out);
+            write_small_side(&self.gaps, Sign::Unsigned, level, out);
+            write_small_side(&self.patches, Sign::Unsigned, level, out);
         }
         out.extend_from_slice(&self.body);
     }
@@ -163,10 +163,19 @@ fn choose_pivot(values: &[u64], sample: usize, sign: Sign) -> u64 {
     sign.key(if holds_all { middle(low, high) } else { middle_of_frame(keys, width) })
 }
 
-/// The lowest and the highest key.
+/// The lowest and the highest key. Four searches take turns: one would wait for itself.
 fn range(values: &[u64], sign: Sign) -> (u64, u64) {
-    let key = |range: (u64, u64), &value: &u64| (range.0.min(sign.key(value)), range.1.max(sign.key(value)));
-    values.iter().fold((u64::MAX, 0), key)
+    let (mut low, mut high) = ([u64::MAX; 4], [0; 4]);
+    let mut fours = values.chunks_exact(4);
+    for four in &mut fours {
+        for (i, &value) in four.iter().enumerate() {
+            low[i] = low[i].min(sign.key(value));
+            high[i] = high[i].max(sign.key(value));
+        }
+    }
+    let rest = || fours.remainder().iter().map(|&value| sign.key(value));
+    let low = low.into_iter().chain(rest()).fold(u64::MAX, u64::min);
+    (low, high.into_iter().chain(rest()).fold(0, u64::max))
 }
 
 /// The width of the frame that costs least for some sorted keys.

@@ -114,6 +114,7 @@ pub(crate) struct Shape {
 }
 
 /// What to try for a block.
+#[derive(Debug)]
 pub(crate) struct Plan {
     /// The best of the deltas.
     pub(crate) shape: Shape,

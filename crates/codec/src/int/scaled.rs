@@ -1,12 +1,19 @@
 //! Values that have a common factor: time stamps in whole minutes, floats with zeros at the end.
 
-use super::{Level, Sign, decode_level, encode_level};
+use super::{Level, Memory, Sign, decode_level, encode_level_alike};
 use crate::bits::{unzigzag, zigzag};
 use crate::reader::{Reader, write_varint};
 use crate::{DecodeError, tag};
 
 /// Writes the quotients. Does nothing and returns false when `factor` is no factor of all distances.
-pub(crate) fn encode(values: &[u64], factor: u64, sign: Sign, level: Level, out: &mut Vec<u8>) -> bool {
+pub(crate) fn encode(
+    values: &[u64],
+    factor: u64,
+    sign: Sign,
+    level: Level,
+    memory: &mut Memory,
+    out: &mut Vec<u8>,
+) -> bool {
     let offset = values.iter().copied().min_by_key(|&value| sign.key(value)).unwrap_or(0);
     let mut quotients = Vec::with_capacity(values.len());
     for &value in values {
@@ -20,7 +27,7 @@ pub(crate) fn encode(values: &[u64], factor: u64, sign: Sign, level: Level, out:
     out.push(tag::INT_SCALED);
     write_varint(out, zigzag(offset));
     write_varint(out, factor);
-    encode_level(&quotients, Sign::Unsigned, level.inner(), out);
+    encode_level_alike(&quotients, Sign::Unsigned, level.inner(), memory, out);
     true
 }
 
