@@ -114,6 +114,11 @@ impl Codec {
         }
     }
 
+    /// Whether the bytes of a row are those of the record.
+    pub fn is_lane_as_it_stands(self) -> bool {
+        matches!(self, Codec::Integer { flip: 0, .. } | Codec::Float | Codec::Double)
+    }
+
     /// Bytes in a record.
     pub fn record_bytes(self) -> usize {
         match self {

@@ -40,6 +40,10 @@ pub struct RecordFormat {
     plans: Vec<Plan>,
     /// Of the plans' fields.
     collations: Vec<RrdCollation>,
+    /// What a row has just as the record has it, in as few pieces as there are.
+    copies: Vec<Copied>,
+    /// The other columns.
+    packed: Vec<Plan>,
     key: Vec<KeyPart>,
     /// Key parts with a hidden lane, and the lane's position.
     hidden: Vec<(u16, KeyPart)>,
@@ -49,6 +53,13 @@ pub struct RecordFormat {
     /// How the key's values are shown to people.
     shown: Vec<Shown>,
     indexes: Vec<IndexFormat>,
+}
+
+/// Bytes that are the same in a record and a row.
+struct Copied {
+    from: usize,
+    to: usize,
+    len: usize,
 }
 
 /// How key images of a secondary index become its sort keys.
@@ -98,8 +109,11 @@ impl RecordFormat {
             return Err(mismatch("the number of keys"));
         }
         let shown = definition.key.iter().map(shown).collect();
+        let (copies, packed) = split_plans(&plans, &layout);
         Ok(RecordFormat {
             indexes,
+            copies,
+            packed,
             key: definition.key.clone(),
             hidden,
             row_number: schema.row_number,
@@ -176,15 +190,17 @@ impl RecordFormat {
         self.record_bytes
     }
 
-    /// Replaces `out` by the row of a record.
+    /// Appends the row of a record to `out`.
     ///
     /// # Safety
     /// The record's blob pointers are valid.
     #[inline]
     pub unsafe fn pack(&self, record: &[u8], row_number: u64, scratch: &mut Scratch, out: &mut Vec<u8>) {
-        out.clear();
         let mut writer = self.layout.writer(out);
-        for plan in &self.plans {
+        for copied in &self.copies {
+            writer.copy_fixed(copied.to, &record[copied.from..][..copied.len]);
+        }
+        for plan in &self.packed {
             let column = usize::from(plan.column);
             if plan.null_mask != 0 && record[plan.null_offset] & plan.null_mask != 0 {
                 writer.set_null(column);
@@ -328,6 +344,25 @@ impl Plan {
         }
         is_null
     }
+}
+
+/// Columns whose values a row has just as the record has them, neighbours together, and the others.
+fn split_plans(plans: &[Plan], layout: &RowLayout) -> (Vec<Copied>, Vec<Plan>) {
+    let mut copies: Vec<Copied> = Vec::new();
+    let mut packed = Vec::new();
+    for plan in plans {
+        let is_same = plan.null_mask == 0 && plan.codec.is_lane_as_it_stands();
+        let Some(to) = layout.fixed_offset(usize::from(plan.column)).filter(|_| is_same) else {
+            packed.push(plan.clone());
+            continue;
+        };
+        let (from, len) = (plan.offset, plan.codec.record_bytes());
+        match copies.last_mut() {
+            Some(last) if last.from + last.len == from && last.to + last.len == to => last.len += len,
+            _ => copies.push(Copied { from, to, len }),
+        }
+    }
+    (copies, packed)
 }
 
 fn find_column(schema: &Schema, name: &str, lane: Lane, nullable: bool) -> Outcome<u16> {

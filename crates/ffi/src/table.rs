@@ -162,6 +162,14 @@ impl TableHandle {
     #[inline]
     pub unsafe fn insert(&mut self, session: &mut Session, record: &[u8], mode: OnDuplicate) -> Outcome<()> {
         let row_number = if self.format.has_row_number() { self.table.take_row_number() } else { 0 };
+        if mode == OnDuplicate::Fail {
+            // SAFETY: promised by the caller.
+            let write = |out: &mut Vec<u8>| unsafe { self.format.pack(record, row_number, &mut self.scratch, out) };
+            if session.txn().insert_unchecked(&self.table, write).map_err(|error| self.refused(error))? {
+                return Ok(());
+            }
+        }
+        self.new_row.clear();
         // SAFETY: promised by the caller.
         unsafe { self.format.pack(record, row_number, &mut self.scratch, &mut self.new_row) };
         if mode == OnDuplicate::Update {
@@ -260,6 +268,7 @@ impl TableHandle {
         // SAFETY: promised by the caller, here and below.
         unsafe { self.find_old_key(old)? };
         let row_number = self.row_number_of_key();
+        self.new_row.clear();
         unsafe { self.format.pack(new, row_number, &mut self.scratch, &mut self.new_row) };
         let mut result = session.txn().update(&self.table, &self.key, &self.new_row);
         let mut waited_for = None;

@@ -1,13 +1,14 @@
 //! Bulk statements: rows go to sorted private segments beside the statement, not through the write set.
 //!
-//! The statement's thread only copies row bytes. Full runs are sorted, checked for keys that occur twice and encoded
-//! on a worker thread; at most `BULK_RUNS_QUEUED` wait, which bounds memory. Rows that are not behind their series'
-//! newest one mark their run: such runs are compared with everything else at the end of the statement.
+//! The statement's thread only collects row bytes (`run.rs`). Full runs are sorted (`sort.rs`), compared with the newest
+//! rows of their series (`newness.rs`) and encoded on a worker thread; at most `BULK_RUNS_QUEUED` wait, which bounds
+//! memory. The first rows are looked up one by one, so that a statement tells of an early mistake early. Where rows may
+//! exist already, all of the statement's are compared with everything else at its end.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use rrd_codec::Effort;
 
 use crate::engine::Engine;
@@ -15,87 +16,19 @@ use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::limits;
 use crate::live::LiveSegment;
-use crate::memtable::Key;
 use crate::own::{OnDuplicate, PrivateSegment};
 use crate::ring::Reserved;
 use crate::row::RowLayout;
 use crate::table::Table;
-use crate::write_out::OutRow;
+use crate::write_out::OutRows;
 
-/// Rows of a statement that were not sorted yet.
-#[derive(Default)]
-pub struct Run {
-    bytes: Vec<u8>,
-    starts: Vec<usize>,
-    /// Rows that may exist already, by number.
-    doubtful: Vec<usize>,
-}
+mod newness;
+mod run;
+mod sort;
 
-impl Run {
-    /// Adds a row.
-    #[inline]
-    pub fn push(&mut self, row: &[u8], is_new: bool) {
-        if !is_new {
-            self.doubtful.push(self.starts.len());
-        }
-        self.starts.push(self.bytes.len());
-        self.bytes.extend_from_slice(row);
-    }
-
-    /// Bytes of rows.
-    pub fn bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// The rows in the order of arrival.
-    pub fn rows(&self) -> impl Iterator<Item = &[u8]> {
-        (0..self.starts.len()).map(|i| self.row(i))
-    }
-
-    /// The rows in the order of arrival, each with whether it is certainly new.
-    pub fn rows_and_doubts(&self) -> impl Iterator<Item = (&[u8], bool)> {
-        let mut doubtful = self.doubtful.iter().peekable();
-        self.rows().enumerate().map(move |(i, row)| (row, doubtful.next_if_eq(&&i).is_none()))
-    }
-
-    fn row(&self, i: usize) -> &[u8] {
-        let end = self.starts.get(i + 1).copied().unwrap_or(self.bytes.len());
-        &self.bytes[self.starts[i]..end]
-    }
-
-    /// Rows in key order. [`Error::Duplicate`] if two have the same key.
-    fn sorted(&self, layout: &RowLayout) -> Result<Vec<OutRow<'_>>> {
-        let order = match layout.fixed_key_len() {
-            Some(len) if len <= 16 => self.order_by(|row, scratch| {
-                scratch.clear();
-                layout.push_key(row, scratch);
-                let mut be = [0u8; 16];
-                be[..len].copy_from_slice(scratch);
-                u128::from_be_bytes(be)
-            })?,
-            _ => self.order_by(|row, scratch| {
-                scratch.clear();
-                layout.push_key(row, scratch);
-                Key::from_slice(scratch)
-            })?,
-        };
-        Ok(order.into_iter().map(|i| OutRow { row: self.row(i as usize), seq: 0, tombstone: false }).collect())
-    }
-
-    fn order_by<K: Ord>(&self, key_of: impl Fn(&[u8], &mut Vec<u8>) -> K) -> Result<Vec<u32>> {
-        let mut scratch = Vec::new();
-        let mut keyed: Vec<(K, u32)> =
-            (0..self.starts.len()).map(|i| (key_of(self.row(i), &mut scratch), i as u32)).collect();
-        if !keyed.is_sorted() {
-            keyed.sort_unstable();
-        }
-        if let Some(pair) = keyed.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            let row = self.row(pair[1].1 as usize).to_vec();
-            return Err(Error::Duplicate { index: 0, row, existing: Vec::new() });
-        }
-        Ok(keyed.into_iter().map(|(_, i)| i).collect())
-    }
-}
+pub use newness::Newness;
+pub use run::Run;
+use sort::Order;
 
 /// A bulk statement's state for one table.
 pub struct Bulk {
@@ -121,17 +54,24 @@ pub struct Written {
     pub passed: Option<u64>,
     /// Room in a ring of bytes.
     pub reserved: Vec<Reserved>,
+    /// The newest rows, of the table and of each index; nothing if the worker need not know.
+    pub newness: Vec<Newness>,
+    /// Some row that was not looked up may exist already.
+    pub is_doubtful: bool,
 }
 
 struct Worker {
     runs: Sender<Run>,
+    /// Runs that are done, for their memory.
+    spare: Receiver<Run>,
     thread: JoinHandle<Result<Written>>,
 }
 
 impl Bulk {
     /// A statement that has no rows yet.
-    pub fn new() -> Bulk {
-        Bulk { run: Run::default(), needs_check: false, mode: OnDuplicate::Fail, settled: 0, worker: None }
+    pub fn new(layout: &RowLayout) -> Bulk {
+        let run = Run::new(layout);
+        Bulk { run, needs_check: false, mode: OnDuplicate::Fail, settled: 0, worker: None }
     }
 
     /// Bytes of rows so far that are not in segments.
@@ -142,7 +82,7 @@ impl Bulk {
     /// The rows collected so far; they and one of `more` bytes go to the write set.
     pub fn settle(&mut self, more: usize) -> Run {
         self.settled = self.bytes() + more;
-        std::mem::take(&mut self.run)
+        self.run.take(None)
     }
 
     /// Whether some rows went to segments already.
@@ -150,18 +90,33 @@ impl Bulk {
         self.worker.is_some()
     }
 
+    /// Whether the worker finds out which of the next rows are new.
+    #[inline]
+    pub fn takes_unchecked(&self) -> bool {
+        self.run.takes_unchecked()
+    }
+
+    /// Starts the worker, which goes on from what is known of the newest rows.
+    pub fn start_worker(
+        &mut self,
+        engine: &Arc<Engine>,
+        table: &Arc<Table>,
+        layout: &Arc<RowLayout>,
+        newness: Vec<Newness>,
+    ) -> Result<()> {
+        let written = Written { newness, ..Written::default() };
+        self.worker = Some(Worker::start(engine.clone(), table.clone(), layout.clone(), self.mode, written)?);
+        Ok(())
+    }
+
     /// Hands the collected rows to the worker. An error of the worker itself comes from [`Bulk::finish`], at once
     /// when the worker is gone.
-    pub fn send_run(&mut self, engine: &Arc<Engine>, table: &Arc<Table>, layout: &Arc<RowLayout>) -> Result<()> {
-        let run = std::mem::take(&mut self.run);
-        let worker = match self.worker.take() {
-            Some(worker) => worker,
-            None => Worker::start(engine.clone(), table.clone(), layout.clone(), self.mode)?,
-        };
+    pub fn send_run(&mut self) -> Result<()> {
+        let Some(worker) = self.worker.take() else { return Ok(()) };
+        let run = self.run.take(worker.spare.try_recv().ok());
         if worker.runs.send(run).is_err() {
             return worker.join().and(Err(Error::Interrupted));
         }
-        self.run.starts.reserve(1024);
         self.worker = Some(worker);
         Ok(())
     }
@@ -176,31 +131,29 @@ impl Bulk {
 }
 
 impl Worker {
-    fn start(engine: Arc<Engine>, table: Arc<Table>, layout: Arc<RowLayout>, mode: OnDuplicate) -> Result<Worker> {
+    fn start(
+        engine: Arc<Engine>,
+        table: Arc<Table>,
+        layout: Arc<RowLayout>,
+        mode: OnDuplicate,
+        mut written: Written,
+    ) -> Result<Worker> {
         let (runs, incoming) = bounded::<Run>(limits::BULK_RUNS_QUEUED);
+        let (done, spare) = bounded::<Run>(limits::BULK_RUNS_QUEUED + 1);
         let thread = std::thread::Builder::new()
             .name("rrd-bulk".into())
             .spawn(move || {
                 let indexes = table.indexes();
-                let mut written = Written {
-                    rows: Vec::new(),
-                    entries: vec![Vec::new(); indexes.len()],
-                    passed: None,
-                    reserved: Vec::new(),
-                };
+                written.entries.resize_with(indexes.len(), Vec::new);
                 for run in incoming {
-                    let rows = run.sorted(&layout)?;
-                    engine.make_room_for_bulk(&table, rows.len() as u64, &mut written)?;
-                    written.rows.extend(engine.write_private(&table, &layout, &rows, Some(mode))?);
-                    for (number, index) in indexes.iter().enumerate() {
-                        let segments = write_entries(&engine, (index, number), &layout, &run, mode)?;
-                        written.entries[number].extend(segments);
-                    }
+                    write_run(&engine, (&table, &layout), &indexes, &run, mode, &mut written)?;
+                    // Nobody waits for it.
+                    let _ = done.try_send(run);
                 }
                 Ok(written)
             })
             .map_err(Error::io("start a thread for", std::path::Path::new("bulk load")))?;
-        Ok(Worker { runs, thread })
+        Ok(Worker { runs, spare, thread })
     }
 
     fn join(self) -> Result<Written> {
@@ -212,27 +165,65 @@ impl Worker {
     }
 }
 
-/// Writes the entries of a run's rows to private segments of an index.
-fn write_entries(
+/// Sorts a run and writes it, and the entries of its rows, to private segments.
+fn write_run(
     engine: &Engine,
-    (index, number): (&Index, usize),
-    layout: &RowLayout,
+    (table, layout): (&Arc<Table>, &Arc<RowLayout>),
+    indexes: &[Arc<Index>],
     run: &Run,
     mode: OnDuplicate,
-) -> Result<Vec<PrivateSegment>> {
-    let mut entries = Run::default();
+    written: &mut Written,
+) -> Result<()> {
+    let order = Order::of(run, layout)?;
+    if run.takes_unchecked()
+        && let Some(newness) = written.newness.first_mut()
+    {
+        written.is_doubtful |= !newness.note(table, layout, run, &order)?;
+    }
+    engine.make_room_for_bulk(table, run.len() as u64, written)?;
+    written.rows.extend(engine.write_private(table, layout, &in_order(run, &order, layout), Some(mode))?);
+    for (number, index) in indexes.iter().enumerate() {
+        let (entries, order) = entries_of(index, number, layout, run)?;
+        let entry_layout = index.table.layout();
+        if run.takes_unchecked()
+            && index.def.unique
+            && let Some(newness) = written.newness.get_mut(number + 1)
+        {
+            written.is_doubtful |= !newness.note(&index.table, &entry_layout, &entries, &order)?;
+        }
+        let rows = in_order(&entries, &order, &entry_layout);
+        written.entries[number].extend(engine.write_private(&index.table, &entry_layout, &rows, Some(mode))?);
+    }
+    Ok(())
+}
+
+fn in_order<'r>(run: &'r Run, order: &Order, layout: &RowLayout) -> OutRows<'r> {
+    // Asked in the order of arrival, which is that of the memory.
+    let times = run.rows().map(|row| layout.time(row)).fold(None, |range: Option<(u64, u64)>, time| {
+        let (min, max) = range.unwrap_or((time, time));
+        Some((min.min(time), max.max(time)))
+    });
+    OutRows::new(order.rows.iter().map(|&row| run.row(row as usize)).collect(), times)
+}
+
+/// The entries of a run's rows in an index, and their order.
+fn entries_of(index: &Index, number: usize, layout: &RowLayout, run: &Run) -> Result<(Run, Order)> {
+    let entry_layout = index.table.layout();
+    let mut entries = Run::new(&entry_layout);
     let mut entry = Vec::new();
-    for row in run.rows() {
+    for (i, row) in (0..).zip(run.rows()) {
+        if run.is_unchecked(i) {
+            entries.end_checks();
+        }
         entry.clear();
         index.push_entry(layout, row, &mut entry)?;
         entries.push(&entry, true);
     }
-    let entry_layout = index.table.layout();
-    let rows = entries.sorted(&entry_layout).map_err(|error| match error {
-        Error::Duplicate { row: entry, .. } => refused_in_run(index, number, layout, run, &entry),
-        other => other,
-    })?;
-    engine.write_private(&index.table, &entry_layout, &rows, Some(mode))
+    match Order::of(&entries, &entry_layout) {
+        Ok(order) => Ok((entries, order)),
+        Err(Error::Duplicate { row: entry, .. }) => Err(refused_in_run(index, number, layout, run, &entry)),
+        Err(other) => Err(other),
+    }
 }
 
 /// The error for an entry that occurs twice in a run: the row that came last has it.
@@ -251,7 +242,7 @@ impl Engine {
         &self,
         table: &Arc<Table>,
         layout: &Arc<RowLayout>,
-        rows: &[OutRow<'_>],
+        rows: &OutRows<'_>,
         expects_absent: Option<OnDuplicate>,
     ) -> Result<Vec<PrivateSegment>> {
         let metas = self.write_segments(table, layout, rows, Effort::Fast)?;
@@ -260,7 +251,7 @@ impl Engine {
             .map(|meta| {
                 let segment = LiveSegment::open(&self.fs, &self.cache, &table.dir, table.id, meta);
                 segment.mark_obsolete();
-                PrivateSegment { segment, expects_absent, layout: layout.clone() }
+                PrivateSegment { segment, expects_absent, layout: layout.clone(), checked_up_to: 0 }
             })
             .collect())
     }

@@ -1,4 +1,5 @@
-//! The commit-time check of bulk rows: was one of their keys committed by somebody else meanwhile?
+//! The check of bulk rows: was one of their keys committed by somebody else meanwhile? Made at the end of the statement,
+//! and again at the commit for what came since.
 //!
 //! Both sides may be large. What is new is what commits in the queue, memtables and segments gained since the
 //! check snapshot; segments whose keys or times lie apart cost nothing, the rest is walked side by side.
@@ -17,6 +18,7 @@ use crate::merge::{Event, Merge};
 use crate::own::{OnDuplicate, PrivateSegment};
 use crate::source::{Input, Source};
 use crate::txn::{Txn, TxnTable};
+use crate::version::Version;
 
 impl Engine {
     /// Checks the private segments of a write set against what was committed after `since`.
@@ -37,47 +39,44 @@ impl Engine {
         if expecting.is_empty() {
             return Ok(());
         }
-        let version = t.table.version();
-        let recent: Vec<Arc<LiveSegment>> =
-            version.segments.values().filter(|s| s.meta().max_seq > since).cloned().collect();
         for private in &expecting {
-            self.check_against_memory(queue, txn, t, private, since)?;
-            for segment in recent.iter().filter(|s| may_share_keys(s, &private.segment)) {
-                if let Some((group, row)) = first_common_key(t, private, segment)? {
-                    let mut key = Vec::new();
-                    group.push_key(row, &mut key)?;
-                    if committed_since(queue, &t.table, &t.layout, &key, since)? {
-                        return Err(conflict(txn, t, private, &group, row));
-                    }
-                }
+            for writes in queue.writes_to(&t.table) {
+                self.check_against_queued(txn, t, private, &writes)?;
             }
+            let since = since.max(private.checked_up_to);
+            self.check_against_committed(txn, t, private, since, &|key| {
+                committed_since(queue, &t.table, &t.layout, key, since)
+            })?;
         }
         Ok(())
     }
 
-    /// Looks each key that memtables and queued commits gained up in a private segment.
-    fn check_against_memory(
+    /// Checks the segments that a bulk statement has just written against what was committed after `since`. What is in the
+    /// queue is left to the commit.
+    pub(crate) fn check_written(&self, txn: &Txn, t: &TxnTable, written: &[PrivateSegment], since: u64) -> Result<()> {
+        let is_live = |key: &[u8]| Ok(t.table.find(key, since)?.is_some_and(|found| found.row.is_some()));
+        written.iter().try_for_each(|private| self.check_against_committed(txn, t, private, since, &is_live))
+    }
+
+    /// Compares a private segment with segments and memtables; a key that was there may be gone again.
+    fn check_against_committed(
         &self,
-        queue: &CommitQueue,
         txn: &Txn,
         t: &TxnTable,
         private: &PrivateSegment,
         since: u64,
+        is_live: &dyn Fn(&[u8]) -> Result<bool>,
     ) -> Result<()> {
-        let meta = private.segment.meta();
-        for writes in queue.writes_to(&t.table) {
-            self.check_against_queued(txn, t, private, &writes)?;
+        // One version: a flush moves rows from one to the next.
+        let version = t.table.version();
+        check_against_memory(txn, t, &version, private, since)?;
+        let recent = version.segments.values().filter(|s| s.meta().max_seq > since);
+        for segment in recent.filter(|s| may_share_keys(s, &private.segment)) {
+            if let Some((group, row)) = first_common_key(t, private, segment, is_live)? {
+                return Err(conflict(txn, t, private, &group, row));
+            }
         }
-        let mut keys: Vec<Vec<u8>> = Vec::new();
-        for memtable in t.table.version().memtables() {
-            let entries = memtable.entries();
-            let within = entries.range::<[u8], _>((
-                Bound::Included(meta.first_key.as_slice()),
-                Bound::Included(meta.last_key.as_slice()),
-            ));
-            keys.extend(within.filter(|(_, v)| v.seq > since && v.row.is_some()).map(|(key, _)| key.to_vec()));
-        }
-        keys.iter().try_for_each(|key| check_key(txn, t, private, key))
+        Ok(())
     }
 
     fn check_against_queued(
@@ -90,7 +89,7 @@ impl Engine {
         let mut found = writes.keys.iter().try_for_each(|key| check_key(txn, t, private, key));
         for segment in writes.segments.iter().filter(|s| may_share_keys(s, &private.segment)) {
             if found.is_ok()
-                && let Some((group, row)) = first_common_key(t, private, segment)?
+                && let Some((group, row)) = first_common_key(t, private, segment, &|_| Ok(true))?
             {
                 found = Err(conflict(txn, t, private, &group, row));
             }
@@ -100,6 +99,25 @@ impl Engine {
             (found, _) => found,
         }
     }
+}
+
+/// Looks each key that memtables gained up in a private segment.
+fn check_against_memory(
+    txn: &Txn,
+    t: &TxnTable,
+    version: &Version,
+    private: &PrivateSegment,
+    since: u64,
+) -> Result<()> {
+    let meta = private.segment.meta();
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    for memtable in version.memtables() {
+        let entries = memtable.entries();
+        let within = entries
+            .range::<[u8], _>((Bound::Included(meta.first_key.as_slice()), Bound::Included(meta.last_key.as_slice())));
+        keys.extend(within.filter(|(_, v)| v.seq > since && v.row.is_some()).map(|(key, _)| key.to_vec()));
+    }
+    keys.iter().try_for_each(|key| check_key(txn, t, private, key))
 }
 
 /// Whether a key that others wrote is in the private segment.
@@ -130,11 +148,12 @@ fn conflict(txn: &Txn, t: &TxnTable, private: &PrivateSegment, group: &RowGroup,
     }
 }
 
-/// The first live row of the private segment whose key is in the other one too.
+/// The first live row of the private segment whose key is in the other one too, and live now.
 fn first_common_key(
     t: &TxnTable,
     private: &PrivateSegment,
     other: &Arc<LiveSegment>,
+    is_live: &dyn Fn(&[u8]) -> Result<bool>,
 ) -> Result<Option<(Arc<RowGroup>, usize)>> {
     let low = private.segment.meta().first_key.clone().max(other.meta().first_key.clone());
     let high = private.segment.meta().last_key.clone().min(other.meta().last_key.clone());
@@ -154,13 +173,14 @@ fn first_common_key(
             }
             Event::Versions(versions) => {
                 let mine = versions.iter().find(|v| v.seq == 1 && !v.is_tombstone());
+                key.clear();
+                versions[0].group.push_key(versions[0].row, &mut key)?;
                 if let Some(mine) = mine
                     && versions.len() > 1
+                    && is_live(&key)?
                 {
                     return Ok(Some((mine.group.clone(), mine.row)));
                 }
-                key.clear();
-                versions[0].group.push_key(versions[0].row, &mut key)?;
             }
         }
         if key > high {

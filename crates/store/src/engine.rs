@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -82,7 +82,7 @@ pub struct Engine {
     /// See `Config::clock_micros`.
     clock_micros: Option<i64>,
     flush_log: AtomicU8,
-    poison: RwLock<Option<String>>,
+    poison: OnceLock<String>,
     pub(crate) commits: AtomicU64,
     /// Refusals of the log whose commits are known to be in segments.
     pub(crate) refusals_kept: AtomicU64,
@@ -168,7 +168,7 @@ impl Engine {
             next_txn: AtomicU64::new(1),
             clock_micros: config.clock_micros,
             flush_log: AtomicU8::new(flush_log_number(config.flush_log)),
-            poison: RwLock::new(None),
+            poison: OnceLock::new(),
             commits: AtomicU64::new(0),
             refusals_kept: AtomicU64::new(0),
             refusals_seen: AtomicU64::new(0),
@@ -623,20 +623,18 @@ impl Engine {
 
     /// Why the engine is read-only, if it is.
     pub fn poisoned(&self) -> Option<String> {
-        self.poison.read().clone()
+        self.poison.get().cloned()
     }
 
     /// Makes the engine read-only: something happened after which writing on could lose data.
     pub fn poison(&self, reason: &str) {
-        let mut poison = self.poison.write();
-        if poison.is_none() {
+        if self.poison.set(reason.into()).is_ok() {
             tracing::error!(reason, "the engine is read-only from now on");
-            *poison = Some(reason.into());
         }
     }
 
     pub(crate) fn check_writable(&self) -> Result<()> {
-        match &*self.poison.read() {
+        match self.poison.get() {
             Some(reason) => Err(Error::Poisoned { reason: reason.clone() }),
             None => Ok(()),
         }

@@ -15,7 +15,7 @@ use crate::ring::horizon_edits;
 use crate::segment::SegmentMeta;
 use crate::table::Table;
 use crate::wal::Lsn;
-use crate::write_out::OutRow;
+use crate::write_out::{OutRow, OutRows};
 
 /// When memtables are over half of what they may have, at least this part of it is set aside at once.
 const MEMTABLE_PARTS: usize = 8;
@@ -99,16 +99,17 @@ impl Engine {
         }
         tombstone_places.push(tombstone_rows.len());
         let mut tombstones = tombstone_places.windows(2).map(|w| &tombstone_rows[w[0]..w[1]]);
-        let mut rows = Vec::with_capacity(entries.len());
-        for (_, versions) in entries.iter().filter(|(key, versions)| !is_gone(key, versions)) {
-            for v in kept(versions, &snapshots) {
+        let alive = entries.iter().filter(|(key, versions)| !is_gone(key, versions));
+        let versions = alive.flat_map(|(_, versions)| kept(versions, &snapshots));
+        let rows: OutRows<'_> = versions
+            .filter_map(|v| {
                 let row = match &v.row {
                     Some(row) => Some(&row[..]),
                     None => tombstones.next(),
                 };
-                rows.extend(row.map(|row| OutRow { row, seq: v.seq, tombstone: v.row.is_none() }));
-            }
-        }
+                row.map(|row| OutRow { row, seq: v.seq, tombstone: v.row.is_none() })
+            })
+            .collect();
         let metas = self.write_segments(table, layout, &rows, Effort::Fast)?;
         let mut edits = table.edits_for(&metas);
         edits.push(Edit::Flushed { table: table.id, seq: complete_up_to });

@@ -53,6 +53,8 @@ pub struct PrivateSegment {
     pub expects_absent: Option<OnDuplicate>,
     /// The layout that it was written with.
     pub layout: Arc<RowLayout>,
+    /// Its keys were compared with all commits up to this one; 0: with none.
+    pub checked_up_to: u64,
 }
 
 /// A transaction's write set for one table.

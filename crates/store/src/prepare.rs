@@ -278,7 +278,12 @@ fn prepared_of(
         let Some(t) = edit.table().and_then(|id| writes.iter().find(|t| t.table.id == id)) else { continue };
         t.table.note_counter(&edit);
         if let Some(segment) = open_segment(&t.table, &edit) {
-            t.own.write().private.push(PrivateSegment { segment, expects_absent: None, layout: t.layout.clone() });
+            t.own.write().private.push(PrivateSegment {
+                segment,
+                expects_absent: None,
+                layout: t.layout.clone(),
+                checked_up_to: 0,
+            });
         }
     }
     Some(Arc::new(Prepared { xid, owner, start_lsn: Lsn(lsn.0.saturating_sub(1)), tables: writes }))

@@ -32,7 +32,7 @@ use crate::segment::{Loss, SegmentMeta, SegmentWriter};
 use crate::snapshot::Snapshot;
 use crate::table::{TRUNCATED_PROPERTY, Table};
 use crate::version::Version;
-use crate::write_out::OutRow;
+use crate::write_out::OutRows;
 
 #[cfg(test)]
 mod tests;
@@ -238,7 +238,7 @@ impl Engine {
         layout: &Arc<RowLayout>,
         entries: &BTreeMap<Key, Vec<u8>>,
     ) -> Result<Vec<PrivateSegment>> {
-        let rows: Vec<_> = entries.values().map(|row| OutRow { row, seq: 0, tombstone: false }).collect();
+        let rows = OutRows::new(entries.values().map(Vec::as_slice).collect(), None);
         self.write_private(&index.table, layout, &rows, None)
     }
 

@@ -7,11 +7,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use rrd_codec::{Bitmap, BytesColumn, Column, Values};
+use rrd_codec::{Column, Values};
 
 use crate::horizon::Places;
 use crate::key;
 use crate::schema::{Lane, Schema};
+
+mod columns;
 
 /// Where each column of a schema lies in a row.
 #[derive(Debug)]
@@ -94,6 +96,12 @@ impl RowLayout {
         let start = out.len();
         out.resize(start + self.fixed_end, 0);
         RowWriter { layout: self, out, start, next_var: 0 }
+    }
+
+    /// Where a number, or bits of a float, lies in each row; `None` for byte strings.
+    pub fn fixed_offset(&self, column: usize) -> Option<usize> {
+        let slot = self.slots[column];
+        (slot.lane != Lane::Bytes).then_some(slot.offset)
     }
 
     /// A view of `row`. The bytes must come from this layout (or have passed [`RowLayout::check`]).
@@ -233,6 +241,32 @@ impl RowLayout {
         self.fixed_key_len
     }
 
+    /// Length of all rows, when they all have the same.
+    #[inline]
+    pub fn fixed_row_len(&self) -> Option<usize> {
+        self.vars.is_empty().then_some(self.fixed_end)
+    }
+
+    /// How sort keys that are short integers are read from rows; `None` for any other key.
+    pub(crate) fn int_key(&self) -> Option<IntKey> {
+        let (key, series) = (self.fixed_key_len?, self.fixed_series_len?);
+        let most = size_of::<u64>();
+        if series > most || key - series > most {
+            return None;
+        }
+        let parts = |keys: &[u16]| keys.iter().map(|&k| self.slots[usize::from(k)]).collect();
+        let (series, rest) = self.schema.key.split_at(self.series_parts());
+        Some(IntKey { series: parts(series), rest: parts(rest) })
+    }
+
+    /// Leading parts of the key whose newest rest is remembered; see [`RowLayout::series_len`].
+    fn series_parts(&self) -> usize {
+        match self.schema.time {
+            Some(_) => self.schema.series_columns(),
+            None => self.schema.key.len().saturating_sub(1),
+        }
+    }
+
     /// The time of a row, as its lane holds it; 0 without a time column.
     #[inline]
     pub fn time(&self, row: &[u8]) -> u64 {
@@ -241,74 +275,35 @@ impl RowLayout {
             None => 0,
         }
     }
+}
 
-    /// Turns rows into one column, for position `column`.
-    pub fn gather<'r>(&self, column: usize, rows: impl ExactSizeIterator<Item = &'r [u8]>) -> Column {
-        let slot = self.slots[column];
-        let count = rows.len();
-        let mut nulls: Option<Bitmap> = None;
-        let nullable = self.schema.columns[column].nullable;
-        let (null_byte, null_mask) = (column / 8, 1u8 << (column % 8));
-        let mut note_null = |i: usize, row: &[u8]| {
-            if nullable && row[null_byte] & null_mask != 0 {
-                nulls.get_or_insert_with(|| Bitmap::new(count)).set(i);
-            }
-        };
-        let values = match slot.lane {
-            Lane::Int { width } => Values::Int(
-                rows.enumerate()
-                    .map(|(i, row)| {
-                        note_null(i, row);
-                        read_int(row, slot.offset, width)
-                    })
-                    .collect(),
-            ),
-            Lane::F32 => Values::F32(
-                rows.enumerate()
-                    .map(|(i, row)| {
-                        note_null(i, row);
-                        read_u32(row, slot.offset)
-                    })
-                    .collect(),
-            ),
-            Lane::F64 => Values::F64(
-                rows.enumerate()
-                    .map(|(i, row)| {
-                        note_null(i, row);
-                        read_int(row, slot.offset, 8)
-                    })
-                    .collect(),
-            ),
-            Lane::Bytes => {
-                let mut out = BytesColumn::new();
-                for (i, row) in rows.enumerate() {
-                    note_null(i, row);
-                    out.push(self.view(row).bytes(column));
-                }
-                Values::Bytes(out)
-            }
-        };
-        Column { values, nulls }
+/// Reads the two halves of a sort key from rows, as numbers in the same order.
+pub(crate) struct IntKey {
+    series: Vec<Slot>,
+    rest: Vec<Slot>,
+}
+
+impl IntKey {
+    /// The leading parts, without the last or the time and what follows.
+    #[inline]
+    pub fn series(&self, row: &[u8]) -> u64 {
+        read_key(&self.series, row)
     }
 
-    /// Writes row `i` of decoded columns (all of them, in schema order) as row bytes.
-    pub fn push_row_of_columns<'c>(&self, column: impl Fn(usize) -> &'c Column, i: usize, out: &mut Vec<u8>) {
-        let mut writer = self.writer(out);
-        for c in 0..self.slots.len() {
-            let col = column(c);
-            if col.is_null(i) {
-                writer.set_null(c);
-                continue;
-            }
-            match &col.values {
-                Values::Int(v) => writer.set_int(c, v[i]),
-                Values::F32(v) => writer.set_f32_bits(c, v[i]),
-                Values::F64(v) => writer.set_f64_bits(c, v[i]),
-                Values::Bytes(b) => writer.push_bytes(c, b.get(i)),
-            }
-        }
-        writer.finish();
+    /// The other parts.
+    #[inline]
+    pub fn rest(&self, row: &[u8]) -> u64 {
+        read_key(&self.rest, row)
     }
+}
+
+#[inline]
+fn read_key(parts: &[Slot], row: &[u8]) -> u64 {
+    parts.iter().fold(0, |key: u64, part| {
+        let Lane::Int { width } = part.lane else { return key };
+        // A part of eight bytes is the only one.
+        key.checked_shl(8 * u32::from(width)).unwrap_or(0) | read_int(row, part.offset, width)
+    })
 }
 
 /// One part of a sort key, decoded.
@@ -375,6 +370,13 @@ impl RowWriter<'_> {
     pub fn set_f64_bits(&mut self, column: usize, bits: u64) {
         let at = self.start + self.layout.slots[column].offset;
         self.out[at..at + 8].copy_from_slice(&bits.to_le_bytes());
+    }
+
+    /// Sets lanes of fixed width that lie side by side, the first at an offset of [`RowLayout::fixed_offset`].
+    #[inline]
+    pub fn copy_fixed(&mut self, offset: usize, lanes: &[u8]) {
+        let at = self.start + offset;
+        self.out[at..at + lanes.len()].copy_from_slice(lanes);
     }
 
     /// Appends the value of a byte-string lane.
@@ -459,7 +461,7 @@ fn read_u32(row: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([row[at], row[at + 1], row[at + 2], row[at + 3]])
 }
 
-#[inline]
+#[inline(always)]
 fn read_int(row: &[u8], at: usize, width: u8) -> u64 {
     let mut le = [0u8; 8];
     match width {

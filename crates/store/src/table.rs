@@ -249,6 +249,12 @@ impl Table {
         }
     }
 
+    /// Whether a row of this time (0 without a time column) may be gone, or would be.
+    #[inline]
+    pub(crate) fn may_be_gone(&self, time: u64) -> bool {
+        self.gate.may_hide(time)
+    }
+
     /// Whether it is the same as another.
     pub(crate) fn is_same(&self, other: &Table) -> bool {
         self.id == other.id

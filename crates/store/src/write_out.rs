@@ -3,7 +3,6 @@
 //! Flushes, bulk loads and spills of large transactions all end here. The files are durable when it returns (their
 //! names too), but nothing refers to them yet.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rrd_codec::{Bitmap, Effort};
@@ -13,13 +12,14 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::fs::{WriteFile, sync_all};
 use crate::limits;
+use crate::manifest::edit::ChunkSpan;
 use crate::row::RowLayout;
 use crate::schema::Schema;
 use crate::segment::{SegmentMeta, SegmentWriter};
 use crate::table::Table;
 use crate::time::TimeLane;
 
-/// A row version to be written; they come in key order, versions of one key newest first.
+/// A row version to be written.
 #[derive(Clone, Copy)]
 pub struct OutRow<'a> {
     /// Row bytes (of a tombstone: with its key columns).
@@ -30,13 +30,89 @@ pub struct OutRow<'a> {
     pub tombstone: bool,
 }
 
+/// Row versions to be written; in key order, versions of one key newest first.
+#[derive(Default)]
+pub struct OutRows<'a> {
+    rows: Vec<&'a [u8]>,
+    /// Sequence numbers; none if all are 0.
+    seqs: Option<Vec<u64>>,
+    /// Tombstones, if there are any.
+    tombstones: Option<Bitmap>,
+    /// The smallest and the largest time, where whoever made the list knows them.
+    times: Option<(u64, u64)>,
+}
+
+impl<'a> OutRows<'a> {
+    /// Rows without sequence numbers, none of them a tombstone.
+    pub fn new(rows: Vec<&'a [u8]>, times: Option<(u64, u64)>) -> OutRows<'a> {
+        OutRows { rows, times, ..OutRows::default() }
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    fn base_seq(&self) -> u64 {
+        self.seqs.as_ref().and_then(|seqs| seqs.iter().min().copied()).unwrap_or(0)
+    }
+
+    /// The rows at some places, which ascend.
+    fn part(&self, places: &[u32]) -> OutRows<'a> {
+        let at = |&place: &u32| place as usize;
+        let tombstones = self.tombstones.as_ref().map(|all| some_set(places.len(), |i| all.get(at(&places[i]))));
+        OutRows {
+            rows: places.iter().map(|place| self.rows[at(place)]).collect(),
+            seqs: self.seqs.as_ref().map(|seqs| places.iter().map(|place| seqs[at(place)]).collect()),
+            tombstones: tombstones.flatten(),
+            times: None,
+        }
+    }
+}
+
+impl<'a> FromIterator<OutRow<'a>> for OutRows<'a> {
+    fn from_iter<I: IntoIterator<Item = OutRow<'a>>>(rows: I) -> OutRows<'a> {
+        let rows = rows.into_iter();
+        let (mut out, mut seqs, mut dead) = (OutRows::default(), Vec::with_capacity(rows.size_hint().0), Vec::new());
+        out.rows.reserve(rows.size_hint().0);
+        for row in rows {
+            if row.tombstone {
+                dead.push(out.rows.len());
+            }
+            out.rows.push(row.row);
+            seqs.push(row.seq);
+        }
+        if !dead.is_empty() {
+            let mut tombstones = Bitmap::new(out.rows.len());
+            dead.into_iter().for_each(|i| tombstones.set(i));
+            out.tombstones = Some(tombstones);
+        }
+        out.seqs = seqs.iter().any(|&seq| seq != 0).then_some(seqs);
+        out
+    }
+}
+
+/// A bitmap of the rows for which `is_set` holds; none if that is none.
+fn some_set(rows: usize, is_set: impl Fn(usize) -> bool) -> Option<Bitmap> {
+    let mut bitmap = None;
+    for i in (0..rows).filter(|&i| is_set(i)) {
+        bitmap.get_or_insert_with(|| Bitmap::new(rows)).set(i);
+    }
+    bitmap
+}
+
 impl Engine {
     /// Writes `rows` to new segments of `table`.
     pub(crate) fn write_segments(
         &self,
         table: &Table,
         layout: &Arc<RowLayout>,
-        rows: &[OutRow<'_>],
+        rows: &OutRows<'_>,
         effort: Effort,
     ) -> Result<Vec<SegmentMeta>> {
         let mut metas = Vec::new();
@@ -74,7 +150,7 @@ impl Engine {
         &self,
         table: &Table,
         layout: &Arc<RowLayout>,
-        rows: &[OutRow<'_>],
+        rows: &OutRows<'_>,
         effort: Effort,
         metas: &mut Vec<SegmentMeta>,
     ) -> Result<()> {
@@ -84,7 +160,7 @@ impl Engine {
         };
         let mut files = Vec::new();
         for (chunk, part) in parts {
-            let rows = part.as_deref().unwrap_or(rows);
+            let rows = part.as_ref().unwrap_or(rows);
             let (meta, file) = self.write_segment(table, layout, rows, chunk, effort)?;
             metas.push(meta);
             files.push(file);
@@ -99,14 +175,14 @@ impl Engine {
         &self,
         table: &Table,
         layout: &Arc<RowLayout>,
-        rows: &[OutRow<'_>],
+        rows: &OutRows<'_>,
         chunk: u64,
         effort: Effort,
     ) -> Result<(SegmentMeta, Box<dyn WriteFile>)> {
         let id = self.take_segment_id();
         let mut writer = SegmentWriter::create(&self.fs, &table.dir, id, table.id, layout.clone(), effort)?;
-        let base = rows.iter().map(|r| r.seq).min().unwrap_or(0);
-        let written = push_groups(&mut writer, rows, base, self.tuning.group_rows).map(|()| writer.rows());
+        let base = rows.base_seq();
+        let written = push_groups(&mut writer, layout, rows, base, self.tuning.group_rows).map(|()| writer.rows());
         match written {
             Ok(_) => writer.finish_unsynced(chunk, base, false),
             Err(error) => {
@@ -119,25 +195,24 @@ impl Engine {
     }
 }
 
-fn push_groups(writer: &mut SegmentWriter, rows: &[OutRow<'_>], base: u64, group_rows: usize) -> Result<()> {
-    let mut rest = rows;
-    let mut group: Vec<&[u8]> = Vec::with_capacity(group_rows);
-    let mut seqs: Vec<u64> = Vec::with_capacity(group_rows);
-    while !rest.is_empty() {
-        let count = group_len(rest, group_rows);
-        let (now, later) = rest.split_at(count);
-        rest = later;
-        group.clear();
-        group.extend(now.iter().map(|r| r.row));
-        seqs.clear();
-        seqs.extend(now.iter().map(|r| r.seq - base));
-        let tombstones = now.iter().any(|r| r.tombstone).then(|| {
-            let mut bitmap = Bitmap::new(count);
-            now.iter().enumerate().filter(|(_, r)| r.tombstone).for_each(|(i, _)| bitmap.set(i));
-            bitmap
-        });
-        let seqs = seqs.iter().any(|&s| s != 0).then_some(seqs.as_slice());
-        writer.push_rows(&group, seqs, tombstones.as_ref())?;
+fn push_groups(
+    writer: &mut SegmentWriter,
+    layout: &RowLayout,
+    rows: &OutRows<'_>,
+    base: u64,
+    group_rows: usize,
+) -> Result<()> {
+    let mut first = 0;
+    let mut offsets: Vec<u64> = Vec::new();
+    while first < rows.len() {
+        let count = group_len(layout, &rows.rows[first..], group_rows);
+        let group = first..first + count;
+        let tombstones = rows.tombstones.as_ref().and_then(|all| some_set(count, |i| all.get(first + i)));
+        offsets.clear();
+        offsets.extend(rows.seqs.iter().flat_map(|seqs| &seqs[group.clone()]).map(|seq| seq - base));
+        let offsets = offsets.iter().any(|&offset| offset != 0).then_some(offsets.as_slice());
+        writer.push_rows(&rows.rows[group], offsets, tombstones.as_ref())?;
+        first += count;
     }
     Ok(())
 }
@@ -174,10 +249,13 @@ fn longest_chunk(schema: &Schema) -> u64 {
 }
 
 /// How many rows make up the next group.
-fn group_len(rows: &[OutRow<'_>], most: usize) -> usize {
+fn group_len(layout: &RowLayout, rows: &[&[u8]], most: usize) -> usize {
+    if layout.fixed_row_len().is_some_and(|len| len * most <= limits::GROUP_BYTES) {
+        return rows.len().min(most);
+    }
     let mut bytes = 0;
     for (i, row) in rows.iter().enumerate().take(most) {
-        bytes += row.row.len();
+        bytes += row.len();
         if bytes > limits::GROUP_BYTES && i > 0 {
             return i;
         }
@@ -189,11 +267,12 @@ fn group_len(rows: &[OutRow<'_>], most: usize) -> usize {
 fn split_by_chunk<'a>(
     table: &Table,
     layout: &RowLayout,
-    rows: &[OutRow<'a>],
+    rows: &OutRows<'a>,
     target_rows: u64,
-) -> Vec<(u64, Option<Vec<OutRow<'a>>>)> {
-    let times: Vec<u64> = rows.iter().map(|r| layout.time(r.row)).collect();
-    let (min, max) = times.iter().fold((u64::MAX, 0), |(min, max), &t| (min.min(t), max.max(t)));
+) -> Vec<(u64, Option<OutRows<'a>>)> {
+    let times = || rows.rows.iter().map(|row| layout.time(row));
+    let (min, max) =
+        rows.times.unwrap_or_else(|| times().fold((u64::MAX, 0), |(min, max), t| (min.min(t), max.max(t))));
     let density = Density {
         rows: rows.len() as u64,
         min_time: min,
@@ -204,16 +283,28 @@ fn split_by_chunk<'a>(
     let fixed = layout.schema().chunk_length;
     let mut chunks = table.chunks.lock();
     let first = chunks.find_or_open(min, fixed, density);
-    if max < first.end || first.end == u64::MAX {
+    if holds(first, max) {
         return vec![(first.start, None)];
     }
-    let mut parts: BTreeMap<u64, Vec<OutRow<'a>>> = BTreeMap::new();
-    let mut current = first;
-    for (row, &time) in rows.iter().zip(&times) {
-        if time < current.start || (time >= current.end && current.end != u64::MAX) {
-            current = chunks.find_or_open(time, fixed, density);
+    // Mostly they are few, and neighbours in the order of keys go to the same one.
+    let mut parts: Vec<(ChunkSpan, Vec<u32>)> = vec![(first, Vec::new())];
+    let mut current = 0;
+    for (place, time) in times().enumerate() {
+        if !holds(parts[current].0, time) {
+            let span = chunks.find_or_open(time, fixed, density);
+            current = match parts.binary_search_by_key(&span.start, |(span, _)| span.start) {
+                Ok(known) => known,
+                Err(place) => {
+                    parts.insert(place, (span, Vec::new()));
+                    place
+                }
+            };
         }
-        parts.entry(current.start).or_default().push(*row);
+        parts[current].1.push(place as u32);
     }
-    parts.into_iter().map(|(start, part)| (start, Some(part))).collect()
+    parts.into_iter().map(|(span, places)| (span.start, Some(rows.part(&places)))).collect()
+}
+
+fn holds(span: ChunkSpan, time: u64) -> bool {
+    span.start <= time && (time < span.end || span.end == u64::MAX)
 }

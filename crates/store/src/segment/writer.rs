@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rrd_codec::{Bitmap, Column, Effort, Values};
+use rrd_codec::{Bitmap, Column, Effort, Encoder, Values};
 
 use super::format::{
     BLOCK_HEADER_BYTES, BlockHeader, FileHeader, KIND_COLUMN, KIND_LANE, SEQ_COLUMN, SEQ_LANE, Trailer, VERSION,
@@ -35,6 +35,8 @@ pub struct SegmentWriter {
     id: SegmentId,
     layout: Arc<RowLayout>,
     effort: Effort,
+    /// One for each column.
+    encoders: Vec<Encoder>,
     buffer: Vec<u8>,
     /// Bytes handed to the file.
     written: u64,
@@ -58,7 +60,8 @@ impl SegmentWriter {
         let mut buffer = Vec::with_capacity(BUFFER_BYTES + BUFFER_BYTES / 4);
         buffer.extend_from_slice(&header.to_bytes());
         let index = SegmentIndex::new(SegmentSchema::of(layout.schema()));
-        Ok(SegmentWriter { fs: Arc::clone(fs), file, path, id, layout, effort, buffer, written: 0, index })
+        let encoders = layout.schema().columns.iter().map(|_| Encoder::new(effort)).collect();
+        Ok(SegmentWriter { fs: Arc::clone(fs), file, path, id, layout, effort, encoders, buffer, written: 0, index })
     }
 
     /// Adds a group of at most `GROUP_ROWS` rows (none: nothing happens): all columns in schema order, rows in
@@ -78,7 +81,7 @@ impl SegmentWriter {
             };
             let zone = ZoneMap::of(&column);
             let header = self.index.schema.columns[position];
-            let (offset, length) = self.push_block(&column, header.lane, header.id, group)?;
+            let (offset, length) = self.push_block(&column, header.lane, header.id, group, Some(position))?;
             self.index.columns[position].push(offset, length, &zone);
         }
         self.push_seqs(seqs, group)?;
@@ -91,9 +94,7 @@ impl SegmentWriter {
 
     /// Adds a group from rows in row format.
     pub fn push_rows(&mut self, rows: &[&[u8]], seqs: Option<&[u64]>, tombstones: Option<&Bitmap>) -> Result<()> {
-        let columns: Vec<Column> = (0..self.layout.schema().columns.len())
-            .map(|position| self.layout.gather(position, rows.iter().copied()))
-            .collect();
+        let columns = self.layout.gather_all(rows);
         self.push_group(&columns, seqs, tombstones)
     }
 
@@ -204,7 +205,7 @@ impl SegmentWriter {
         let (offset, length) = match seqs {
             Some(seqs) if max > 0 => {
                 let column = Column { values: Values::Int(seqs.to_vec()), nulls: None };
-                self.push_block(&column, SEQ_LANE, SEQ_COLUMN, group)?
+                self.push_block(&column, SEQ_LANE, SEQ_COLUMN, group, None)?
             }
             _ => (self.bytes(), 0),
         };
@@ -217,7 +218,13 @@ impl SegmentWriter {
         let (offset, length) = match tombstones {
             Some(dead) => {
                 let kinds = (0..rows).map(|i| u64::from(dead.get(i))).collect();
-                self.push_block(&Column { values: Values::Int(kinds), nulls: None }, KIND_LANE, KIND_COLUMN, group)?
+                self.push_block(
+                    &Column { values: Values::Int(kinds), nulls: None },
+                    KIND_LANE,
+                    KIND_COLUMN,
+                    group,
+                    None,
+                )?
             }
             None => (self.bytes(), 0),
         };
@@ -226,13 +233,24 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Encodes one block; where its header starts and the length of its payload.
-    fn push_block(&mut self, column: &Column, lane: Lane, id: u32, group: u32) -> Result<(u64, u32)> {
+    /// Encodes one block, of the column at a position in the schema or of none; where its header starts and the length of
+    /// its payload.
+    fn push_block(
+        &mut self,
+        column: &Column,
+        lane: Lane,
+        id: u32,
+        group: u32,
+        position: Option<usize>,
+    ) -> Result<(u64, u32)> {
         let offset = self.bytes();
         let start = self.buffer.len();
         let payload = start + BLOCK_HEADER_BYTES;
         self.buffer.resize(payload, 0);
-        rrd_codec::encode(column, self.effort, &mut self.buffer);
+        match position {
+            Some(position) => self.encoders[position].encode(column, &mut self.buffer),
+            None => rrd_codec::encode(column, self.effort, &mut self.buffer),
+        }
         let length = u32::try_from(self.buffer.len() - payload)
             .map_err(|_| Error::LimitExceeded { what: "a block of a segment".into(), limit: u64::from(u32::MAX) })?;
         let header = BlockHeader { lane, rows: column.rows() as u32, column: id, group, length };

@@ -28,7 +28,7 @@ use crate::snapshot::Snapshot;
 use crate::source::{Input, Source};
 use crate::table::{Table, number_of};
 use crate::version::Version;
-use crate::write_out::OutRow;
+use crate::write_out::{OutRow, OutRows};
 
 use super::aggregate::Aggregator;
 use super::bucket::{Buckets, Interval};
@@ -622,7 +622,7 @@ impl Output<'_> {
             seq: self.seq,
             tombstone,
         };
-        let rows: Vec<OutRow<'_>> = self.places.iter().zip(ends).map(row).collect();
+        let rows: OutRows<'_> = self.places.iter().zip(ends).map(row).collect();
         let table = &self.tier.table;
         let metas = self.engine.write_segments(table, &self.layout, &rows, Effort::Fast)?;
         let open = |meta| LiveSegment::open(&self.engine.fs, &self.engine.cache, &table.dir, table.id, meta);

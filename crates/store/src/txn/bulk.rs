@@ -2,9 +2,9 @@
 //!
 //! What the worker does is in bulk.rs of the store.
 
-use super::Txn;
 use super::keys::{entry_of, refused_by};
-use crate::bulk::Bulk;
+use super::{Txn, TxnTable};
+use crate::bulk::{Bulk, Newness};
 use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Result};
 use crate::group::RowGroup;
@@ -18,13 +18,15 @@ use crate::snapshot::Snapshot;
 use crate::source::{Input, Source};
 use crate::table::{Table, find_in_segment};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl Txn {
     /// Many inserts into this table follow, and no reads. When they are large, those with [`OnDuplicate::Fail`] may be
     /// checked late: a duplicate is then reported by a later `insert` or by `end_bulk`. Not for ON DUPLICATE KEY UPDATE.
     pub fn begin_bulk(&mut self, table: &Arc<Table>) {
         let t = self.table_index(table);
-        self.tables[t].bulk.get_or_insert_with(Bulk::new);
+        let TxnTable { bulk, layout, .. } = &mut self.tables[t];
+        bulk.get_or_insert_with(|| Bulk::new(layout));
     }
 
     /// Ends the bulk statement: all late checks are done.
@@ -38,15 +40,20 @@ impl Txn {
             });
         }
         self.send_run(t, &mut bulk)?;
-        let written = bulk.finish()?;
-        if bulk.needs_check {
-            self.check_bulk(t, &written.rows)?;
-        }
+        let mut written = bulk.finish()?;
+        bulk.needs_check |= written.is_doubtful;
+        self.take_back_newness(t, std::mem::take(&mut written.newness));
+        let check = |txn: &mut Txn, t: usize, segments: &mut [PrivateSegment]| match bulk.needs_check {
+            true => txn.check_bulk(t, segments),
+            false if bulk.takes_unchecked() => txn.check_bulk_since(t, segments),
+            false => Ok(()),
+        };
+        check(self, t, &mut written.rows)?;
         let indexes = self.tables[t].table.indexes();
-        for (number, (index, entries)) in indexes.iter().zip(&written.entries).enumerate() {
+        for (number, (index, entries)) in indexes.iter().zip(&mut written.entries).enumerate() {
             let i = self.table_index(&index.table);
-            if bulk.needs_check && index.def.unique {
-                self.check_bulk(i, entries).map_err(|error| refused_entry(error, index, number, &written.rows))?;
+            if index.def.unique {
+                check(self, i, entries).map_err(|error| refused_entry(error, index, number, &written.rows))?;
             }
         }
         if written.passed.is_some() || !written.reserved.is_empty() {
@@ -114,16 +121,46 @@ impl Txn {
         bulk.mode = mode;
         bulk.run.push(row, is_new);
         bulk.needs_check |= !is_new;
-        if bulk.run.bytes() < self.engine.tuning.bulk_run_bytes {
-            return Ok(());
+        // A worker that was started before is not told of the newest rows.
+        if mode == OnDuplicate::Fail && !bulk.has_worker() && bulk.bytes() >= self.engine.tuning.bulk_min_bytes {
+            bulk.run.end_checks();
         }
-        let Some(mut bulk) = self.tables[t].bulk.take() else { return Ok(()) };
+        self.send_full_run(t)
+    }
+
+    /// Inserts a row that `write` appends to the bytes given, if this is a bulk statement whose worker checks the keys:
+    /// false, and nothing was done, if it is not. For plain inserts only.
+    #[inline]
+    pub fn insert_unchecked(&mut self, table: &Arc<Table>, write: impl FnOnce(&mut Vec<u8>)) -> Result<bool> {
+        let Some(entry) = self.tables.iter_mut().find(|t| Arc::ptr_eq(&t.table, table)) else { return Ok(false) };
+        let Some(bulk) = entry.bulk.as_mut().filter(|bulk| bulk.takes_unchecked()) else { return Ok(false) };
+        bulk.run.append(write);
+        let Some(row) = bulk.run.last() else { return Ok(false) };
+        if entry.table.may_be_gone(entry.layout.time(row)) || row.len() > limits::MAX_ROW_BYTES {
+            let row = bulk.run.pop().unwrap_or_default();
+            return self.insert(table, &row, OnDuplicate::Fail).map(|()| true);
+        }
+        if entry.layout.schema().auto_increment.is_some() {
+            entry.table.note_auto_increment(&entry.layout, row);
+        }
+        if bulk.run.bytes() >= self.engine.tuning.bulk_run_bytes {
+            let table = table.clone();
+            let t = self.table_index(&table);
+            self.send_full_run(t)?;
+        }
+        Ok(true)
+    }
+
+    fn send_full_run(&mut self, t: usize) -> Result<()> {
+        let bulk = self.tables[t].bulk.take_if(|bulk| bulk.run.bytes() >= self.engine.tuning.bulk_run_bytes);
+        let Some(mut bulk) = bulk else { return Ok(()) };
         self.send_run(t, &mut bulk)?;
         self.tables[t].bulk = Some(bulk);
         Ok(())
     }
 
     pub(super) fn send_run(&mut self, t: usize, bulk: &mut Bulk) -> Result<()> {
+        self.engine.check_writable()?;
         if !bulk.has_worker() {
             // The write set counts as newer than private segments: what is in it must go before the new rows.
             self.spill(t)?;
@@ -133,9 +170,40 @@ impl Txn {
                 self.tables[i].check.get_or_insert_with(|| self.engine.take_snapshot());
                 self.spill(i)?;
             }
+            // What does not fail at a duplicate wants to know at once.
+            let tables = if bulk.takes_unchecked() { self.with_indexes(t) } else { Vec::new() };
+            let newness = tables.into_iter().map(|t| self.tables[t].lend_newness()).collect();
+            let entry = &self.tables[t];
+            bulk.start_worker(&self.engine, &entry.table, &entry.layout, newness)?;
         }
+        bulk.send_run()
+    }
+
+    /// Takes what the worker knows of the newest rows.
+    fn take_back_newness(&mut self, t: usize, newness: Vec<Newness>) {
+        for (t, newness) in self.with_indexes(t).into_iter().zip(newness) {
+            self.tables[t].newest = newness.newest;
+            self.tables[t].newest_lost = newness.is_lost;
+        }
+    }
+
+    /// A table and those of its indexes.
+    fn with_indexes(&mut self, t: usize) -> Vec<usize> {
+        let indexes = self.tables[t].table.indexes();
+        std::iter::once(t).chain(indexes.iter().map(|index| self.table_index(&index.table))).collect()
+    }
+
+    /// Looks for keys that others have committed since the transaction first asked which of its rows are new.
+    fn check_bulk_since(&self, t: usize, written: &mut [PrivateSegment]) -> Result<()> {
+        // What it shows is compared; what comes later is left to the commit.
+        let now = self.engine.take_snapshot();
         let entry = &self.tables[t];
-        bulk.send_run(&self.engine, &entry.table, &entry.layout)
+        let Some(since) = entry.check.as_ref().map(|check| check.seq()) else { return Ok(()) };
+        if entry.table.last_commit_seq.load(Ordering::Acquire) > since {
+            self.engine.check_written(self, entry, written, since)?;
+            written.iter_mut().for_each(|private| private.checked_up_to = now.seq());
+        }
+        Ok(())
     }
 
     /// Looks for keys of a bulk statement that occur twice in it or exist already.

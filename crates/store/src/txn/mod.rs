@@ -10,7 +10,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use parking_lot::RwLock;
 
-use crate::bulk::Bulk;
+use crate::bulk::{Bulk, Newness};
 use crate::commit::DroppedSegments;
 use crate::cursor::Cursor;
 use crate::engine::Engine;
@@ -105,6 +105,14 @@ impl TxnTable {
     /// The newest key of each series that was written to, if all are known.
     pub fn take_newest(&mut self) -> Option<HashMap<Key, Key>> {
         if std::mem::replace(&mut self.newest_lost, true) { None } else { Some(std::mem::take(&mut self.newest)) }
+    }
+}
+
+impl TxnTable {
+    /// Hands what is known of the newest rows to a worker; until it comes back, nothing is known.
+    fn lend_newness(&mut self) -> Newness {
+        let is_lost = std::mem::replace(&mut self.newest_lost, true);
+        Newness { newest: std::mem::take(&mut self.newest), is_lost }
     }
 }
 
@@ -250,6 +258,10 @@ impl Txn {
         self.tables[t].layout.push_key(row, &mut key);
         if self.refuses(t, &key) {
             return Ok(());
+        }
+        if self.tables[t].bulk.as_ref().is_some_and(|bulk| bulk.takes_unchecked() && mode == OnDuplicate::Fail) {
+            table.note_auto_increment(&self.tables[t].layout, row);
+            return self.insert_bulk(t, row, true, mode);
         }
         if self.tables[t].bulk.is_some() {
             let is_new = self.is_certainly_new(t, &key, row)?;

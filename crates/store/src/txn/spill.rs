@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::memtable::Key;
 use crate::own::OnDuplicate;
 use crate::own::{OwnWrite, PrivateSegment};
+use crate::write_out::{OutRow, OutRows};
 
 impl Txn {
     /// Before a commit: there is no way back, and rows that were inserted and deleted again never were.
@@ -114,12 +115,12 @@ impl Txn {
             }
             places.push(tombstone_rows.len());
             let mut tombstones = places.windows(2).map(|w| &tombstone_rows[w[0]..w[1]]);
-            let rows: Vec<_> = part
+            let rows: OutRows<'_> = part
                 .values()
                 .filter(|w| w.expects_absent == mode)
                 .filter_map(|w| match &w.row {
-                    Some(row) => Some(crate::write_out::OutRow { row, seq: 0, tombstone: false }),
-                    None => tombstones.next().map(|row| crate::write_out::OutRow { row, seq: 0, tombstone: true }),
+                    Some(row) => Some(OutRow { row, seq: 0, tombstone: false }),
+                    None => tombstones.next().map(|row| OutRow { row, seq: 0, tombstone: true }),
                 })
                 .collect();
             written.extend(self.engine.write_private(&entry.table, &entry.layout, &rows, mode)?);
