@@ -6,11 +6,12 @@
 /* The offset of local time does not change within this many seconds of a time, else comparing is ambiguous. */
 static const my_time_t clear_of_clock_changes= 3 * 3600;
 
-static longlong local_seconds(const Time_zone *zone, my_time_t second)
+longlong rrd_offset_of(const Time_zone *zone, my_time_t second)
 {
   MYSQL_TIME local;
   zone->gmt_sec_to_TIME(&local, second);
-  return (calc_daynr(local.year, local.month, local.day) * 24LL + local.hour) * 3600 + local.minute * 60 + local.second;
+  const longlong days= longlong(calc_daynr(local.year, local.month, local.day)) - calc_daynr(1970, 1, 1);
+  return (days * 24 + local.hour) * 3600 + local.minute * 60 + local.second - second;
 }
 
 bool rrd_is_clear_time(THD *thd, const Field *field)
@@ -20,9 +21,9 @@ bool rrd_is_clear_time(THD *thd, const Field *field)
   ulong fraction;
   const my_time_t second= field->get_timestamp(&fraction);
   const Time_zone *zone= thd->variables.time_zone;
-  const longlong now= local_seconds(zone, second);
+  const longlong now= rrd_offset_of(zone, second);
   for (const my_time_t away : {-clear_of_clock_changes, clear_of_clock_changes})
-    if (second + away < 0 || local_seconds(zone, second + away) - now != away)
+    if (second + away < 0 || rrd_offset_of(zone, second + away) != now)
       return false;
   return true;
 }

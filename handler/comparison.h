@@ -15,6 +15,9 @@ bool rrd_is_plain_text(const Field *field);
 /* Whether comparing the TIMESTAMP in a field, if it is one, is the same in UTC and in local time. */
 bool rrd_is_clear_time(THD *thd, const Field *field);
 
+/* How many seconds local time is ahead of UTC at a time. */
+longlong rrd_offset_of(const Time_zone *zone, my_time_t second);
+
 /* A comparison with its sides exchanged. */
 int rrd_turned(int operation);
 

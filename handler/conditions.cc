@@ -581,10 +581,20 @@ private:
 };
 }
 
-bool Rrd_conditions::add(Item *where)
+bool Rrd_conditions::add(Item *where, std::vector<Item *> *rest)
 {
+  if (where->type() == Item::COND_ITEM && static_cast<Item_cond *>(where)->functype() == Item_func::COND_AND_FUNC)
+  {
+    List_iterator<Item> each(*static_cast<Item_cond *>(where)->argument_list());
+    while (Item *part= each++)
+      if (!add(part, rest))
+        return false;
+    return true;
+  }
   Quiet quiet(m_thd);
-  return add_condition(where) && !quiet.has_heard;
+  if (!add_condition(where))
+    rest->push_back(where);
+  return !quiet.has_heard;
 }
 
 bool Rrd_conditions::add_condition(Item *condition)

@@ -20,8 +20,8 @@ class Rrd_conditions final : public Rrd_known_bounds
 public:
   Rrd_conditions(THD *thd, TABLE *table) : m_thd(thd), m_table(table) {}
 
-  /* Adds what must hold as well; false if that cannot be said exactly. */
-  bool add(Item *where);
+  /* Adds what must hold as well. What cannot be said exactly is put to `rest`; false if only the server can ask it. */
+  bool add(Item *where, std::vector<Item *> *rest);
   /* Whether there are values that are not known yet. */
   bool has_late() const { return !m_late.empty(); }
   /* The conditions with the values of now. Valid until the next call. */

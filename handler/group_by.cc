@@ -168,6 +168,7 @@ private:
   };
 
   bool bind();
+  int put_together();
   int sort();
   int read();
   int fill(const Column &column);
@@ -236,7 +237,31 @@ int Rrd_group_by::init_scan()
     return failed;
   m_answer.reset(answer);
   m_read= 0;
+  if (m_plan->has_spans())
+    if (int failed= put_together())
+      return failed;
   return m_order ? sort() : 0;
+}
+
+/* Computes for each smaller group whether it counts and which group it belongs to. */
+int Rrd_group_by::put_together()
+{
+  Rrd_sort_keys names(thd, m_plan->computed());
+  std::string kept;
+  int status;
+  while ((status= rrd_aggregate_next(m_answer.get(), record(), &m_error)) == RRD_OK)
+  {
+    m_plan->put_only_values();
+    kept.push_back(m_plan->meets_conditions());
+    names.add_row();
+    if (thd->is_error() || thd->killed)
+      return HA_ERR_ABORTED_BY_USER;
+  }
+  if (status != RRD_END)
+    return result(status);
+  return result(rrd_aggregate_put_together(m_answer.get(), reinterpret_cast<const uint8_t *>(kept.data()), kept.size(),
+                                           reinterpret_cast<const uint8_t *>(names.keys().data()),
+                                           names.keys().size(), m_plan->is_one_row(), &m_error));
 }
 
 /* Reads all rows once for their sort keys. */

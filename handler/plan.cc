@@ -9,49 +9,12 @@
 #include <algorithm>
 
 #include "comparison.h"
+#include "spans.h"
 #include "sql_select.h"
 
 static const Item::Eq_config exactly(true);
 
-/* Functions of arguments alone, without warnings or errors that would depend on how often they are computed. */
-static bool is_plain_function(const Item_func *function)
-{
-  static const char *names[]= {
-    "+", "-", "*", "/", "DIV", "MOD", "floor", "ceiling", "round", "truncate", "abs", "cast_as_signed",
-    "cast_as_unsigned", "unix_timestamp", "from_unixtime", "time_bucket", "date_format", "concat", "if", "ifnull",
-    "coalesce", "nullif", "case", "year", "month", "dayofmonth", "hour", "minute", "second", "cast_as_date",
-    "cast_as_datetime", "cast_as_char", "cast_as_double", "decimal_typecast", "double_typecast", "date", "upper", "lower",
-    "ucase", "lcase"};
-  if (function->functype() == Item_func::FUNC_SP || function->functype() == Item_func::UDF_FUNC)
-    return false;
-  for (const char *name : names)
-    if (!my_strcasecmp(system_charset_info, function->func_name(), name))
-      return true;
-  return false;
-}
-
 static bool is_varying(const Item *item) { return item->used_tables() & RAND_TABLE_BIT; }
-
-/* Fields that are grouped as the engine does it. */
-static bool is_groupable(THD *thd, const Field *field)
-{
-  switch (field->real_type())
-  {
-  case MYSQL_TYPE_NEWDECIMAL:
-  case MYSQL_TYPE_NEWDATE:
-  case MYSQL_TYPE_DATETIME2:
-  case MYSQL_TYPE_TIMESTAMP2:
-  case MYSQL_TYPE_TIME2:
-    return true;
-  case MYSQL_TYPE_YEAR:
-    return field->field_length == 4;
-  case MYSQL_TYPE_STRING:
-  case MYSQL_TYPE_VARCHAR:
-    return rrd_is_plain_text(field) && field->field_length <= thd->variables.max_sort_length;
-  default:
-    return rrd_is_integer(field);
-  }
-}
 
 /* Fields whose smallest and largest value are so in the engine's order; those of texts are in bytes. */
 static bool has_extremes(const Field *field)
@@ -104,26 +67,43 @@ bool Rrd_plan::add_group(Item *item)
   RrdGroup group= {};
   Field *field= rrd_field_of(item, m_table);
   Rrd_steps steps;
-  if (field && is_groupable(m_thd, field))
+  size_t place= m_groups.size();
+  if (field && rrd_is_groupable(m_thd, field))
+  {
     group.field= field->field_index;
+    m_groups.push_back(group);
+  }
   else if (!is_varying(item) && rrd_find_steps(m_thd, item, m_table, m_conditions, &steps) && !steps.has_fraction)
   {
-    /* A TIMESTAMP is its seconds with some bytes for the rest behind them. */
-    const bool is_integer= rrd_is_integer(steps.field);
-    const Rrd_wide unit= is_integer ? 1 : Rrd_wide(1) << (8 * (steps.field->pack_length() - 4));
-    const Rrd_wide origin= steps.origin * unit, width= steps.width * unit;
-    if (width > LONGLONG_MAX || origin > LONGLONG_MAX || origin < LONGLONG_MIN)
+    if (!rrd_group_of_steps(steps, &group))
       return false;
-    group.field= steps.field->field_index;
-    group.kind= width == 1 ? RRD_GROUP_VALUE : steps.towards_zero ? RRD_GROUP_TOWARDS_ZERO : RRD_GROUP_BUCKET;
-    group.origin= static_cast<longlong>(origin);
-    group.width= static_cast<ulonglong>(width);
+    m_groups.push_back(group);
   }
   else
-    return false;
+  {
+    m_computed.push_back(item);
+    place= NO_PLACE;
+  }
   m_group_items.push_back(item);
-  m_groups.push_back(group);
+  m_group_places.push_back(place);
   return true;
+}
+
+/* What the server computes of smaller groups: group expressions, and conditions that are left. */
+bool Rrd_plan::add_spans()
+{
+  for (Item *item : m_computed)
+  {
+    SORT_FIELD_ATTR sorted= {};
+    item->type_handler()->sort_length(m_thd, item, &sorted);
+    if (sorted.length > m_thd->variables.max_sort_length ||
+        !rrd_find_spans(m_thd, item, m_table, m_conditions, &m_groups))
+      return false;
+  }
+  for (Item *condition : m_left)
+    if (!rrd_find_spans(m_thd, condition, m_table, m_conditions, &m_groups))
+      return false;
+  return m_groups.size() <= 64;
 }
 
 bool Rrd_plan::add_groups(ORDER *groups)
@@ -131,7 +111,7 @@ bool Rrd_plan::add_groups(ORDER *groups)
   for (ORDER *group= groups; group; group= group->next)
     if (!add_group(*group->item))
       return false;
-  return true;
+  return add_spans();
 }
 
 // -- What a group says ---------------------------------------------------------------------------------------
@@ -139,7 +119,7 @@ bool Rrd_plan::add_groups(ORDER *groups)
 bool Rrd_plan::is_determined_field(Field *field)
 {
   for (const RrdGroup &group : m_groups)
-    if (group.field == field->field_index && group.kind == RRD_GROUP_VALUE)
+    if (group.field == field->field_index && group.kind == RRD_GROUP_VALUE && !group.is_span)
       return true;
   if (m_conditions.is_one_text(field))
   {
@@ -169,11 +149,19 @@ bool Rrd_plan::is_determined(Item *item)
     return is_determined(real);
   if (Field *field= rrd_field_of(item, m_table))
     return is_determined_field(field);
-  if (item->type() != Item::FUNC_ITEM || !is_plain_function(static_cast<Item_func *>(item)))
+  if (item->type() != Item::FUNC_ITEM || !rrd_is_plain_function(static_cast<Item_func *>(item)))
     return false;
   Item_func *function= static_cast<Item_func *>(item);
   for (uint i= 0; i < function->argument_count(); i++)
     if (!is_determined(function->arguments()[i]))
+      return false;
+  return true;
+}
+
+bool Rrd_plan::meets_conditions() const
+{
+  for (Item *condition : m_left)
+    if (!condition->val_bool())
       return false;
   return true;
 }
@@ -248,7 +236,7 @@ bool Rrd_plan::add_output(Item *item, bool is_hidden)
     if (is_hidden)
       return false;
   }
-  else if ((m_groups.empty() && !m_needs_rows) || !is_determined(item))
+  else if ((m_group_items.empty() && !m_needs_rows) || !is_determined(item))
     return false;
   m_outputs.push_back({source, item, 0});
   return true;
@@ -261,9 +249,11 @@ bool Rrd_plan::find_order(Item *item, RrdOrder *order)
   for (uint i= 0; i < m_group_items.size(); i++)
     if (item == m_group_items[i] || item->eq(m_group_items[i], exactly))
     {
-      order->place= i;
+      const Field *field= rrd_field_of(item, m_table);
+      order->place= static_cast<uint32_t>(m_group_places[i]);
       order->is_aggregate= false;
-      return item->cmp_type() != STRING_RESULT;
+      return m_group_places[i] != NO_PLACE &&
+        (item->cmp_type() != STRING_RESULT || (field && field->real_type() == MYSQL_TYPE_ENUM));
     }
   for (const Rrd_output &output : m_outputs)
     if (output.item == item)
@@ -307,7 +297,7 @@ RrdAggregateQuery Rrd_plan::current(size_t threads)
 
 bool Rrd_plan::make(Query *query)
 {
-  if (query->where && !m_conditions.add(query->where))
+  if (query->where && !m_conditions.add(query->where, &m_left))
     return false;
   m_needs_rows= m_join->group_optimized_away;
   if (!add_groups(query->group_by))

@@ -42,10 +42,17 @@ public:
   bool make(Query *query);
   /* Makes the engine sort; false if it cannot. */
   bool take_order(const ORDER *order_by);
-  bool is_one_row() const { return m_groups.empty(); }
+  bool is_one_row() const { return m_group_items.empty(); }
 
   /* The query with the values of now. Valid until the next call. */
   RrdAggregateQuery current(size_t threads);
+
+  /* Whether there are smaller groups, for each of which the server has to compute what follows. */
+  bool has_spans() const { return !m_computed.empty() || !m_left.empty(); }
+  /* Expressions that put them together. */
+  const std::vector<Item *> &computed() const { return m_computed; }
+  /* Whether conditions hold for the group whose values are in the record. */
+  bool meets_conditions() const;
 
   const std::vector<Rrd_output> &outputs() const { return m_outputs; }
   /* There is no row of a group of no rows: GROUP BY was optimised away. */
@@ -60,6 +67,7 @@ public:
 private:
   bool add_groups(ORDER *groups);
   bool add_group(Item *item);
+  bool add_spans();
   bool add_output(Item *item, bool is_hidden);
   bool add_sum(Item_sum *sum);
   bool is_determined(Item *item);
@@ -71,8 +79,13 @@ private:
   TABLE *m_table;
   JOIN *m_join;
   Rrd_conditions m_conditions;
+  static const size_t NO_PLACE= SIZE_MAX;
+
   /* What the query is grouped by, and the places of that among the groups. */
   std::vector<Item *> m_group_items;
+  std::vector<size_t> m_group_places;
+  /* Group expressions without a place, and conditions that the engine does not evaluate. */
+  std::vector<Item *> m_computed, m_left;
   std::vector<RrdGroup> m_groups;
   std::vector<RrdAggregate> m_aggregates;
   std::vector<RrdOrder> m_orders;

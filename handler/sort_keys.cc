@@ -9,20 +9,37 @@
 Rrd_sort_keys::Rrd_sort_keys(THD *thd, const ORDER *order)
 {
   for (; order; order= order->next)
-  {
-    Item *item= *order->item;
-    if (item->const_item())
-      continue;
-    Part part= {order->item, order->direction == ORDER::ORDER_DESC, {}, 0};
-    item->type_handler()->sort_length(thd, item, &part.attributes);
-    part.attributes.cs= item->collation.collation;
-    part.attributes.maybe_null= item->maybe_null();
-    if (item->type_handler()->is_packable())
-      set_if_smaller(part.attributes.length, thd->variables.max_sort_length);
-    part.length= part.attributes.length + part.attributes.maybe_null;
-    m_length+= part.length;
-    m_parts.push_back(part);
-  }
+    if (!(*order->item)->const_item())
+      add_part(thd, order->item, *order->item, order->direction == ORDER::ORDER_DESC);
+}
+
+Rrd_sort_keys::Rrd_sort_keys(THD *thd, const std::vector<Item *> &items)
+{
+  for (Item *item : items)
+    add_part(thd, nullptr, item, false);
+}
+
+static bool is_sorted_by_number(Item *item)
+{
+  Item *real= item->real_item();
+  if (real->type() != Item::FIELD_ITEM)
+    return false;
+  const enum_field_types type= static_cast<Item_field *>(real)->field->real_type();
+  return type == MYSQL_TYPE_ENUM || type == MYSQL_TYPE_SET;
+}
+
+void Rrd_sort_keys::add_part(THD *thd, Item **place, Item *item, bool is_descending)
+{
+  Part part= {place, item, is_descending, is_sorted_by_number(item), {}, 0};
+  const Type_handler *type= part.is_number ? &type_handler_ulonglong : item->type_handler();
+  type->sort_length(thd, item, &part.attributes);
+  part.attributes.cs= item->collation.collation;
+  part.attributes.maybe_null= item->maybe_null();
+  if (type->is_packable())
+    set_if_smaller(part.attributes.length, thd->variables.max_sort_length);
+  part.length= part.attributes.length + part.attributes.maybe_null;
+  m_length+= part.length;
+  m_parts.push_back(part);
 }
 
 void Rrd_sort_keys::add_row()
@@ -32,8 +49,9 @@ void Rrd_sort_keys::add_row()
   uchar *to= reinterpret_cast<uchar *>(&m_keys[m_keys.length() - m_length]);
   for (const Part &part : m_parts)
   {
-    Item *item= *part.item;
-    item->type_handler()->make_sort_key_part(to, item, &part.attributes, &text);
+    Item *item= part.item ? *part.item : part.only;
+    const Type_handler *type= part.is_number ? &type_handler_ulonglong : item->type_handler();
+    type->make_sort_key_part(to, item, &part.attributes, &text);
     if (part.is_descending)
       for (size_t i= 0; i < part.length; i++)
         to[i]= static_cast<uchar>(~to[i]);

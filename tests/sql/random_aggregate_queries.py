@@ -102,6 +102,10 @@ class Queries:
                     f"time_bucket('5m', {name})",
                     f"time_bucket('1h', {name}, '7m')",
                     f"FROM_UNIXTIME({name} DIV {n} * {n})",
+                    f"DATE(FROM_UNIXTIME({name}))",
+                    f"HOUR(FROM_UNIXTIME({name} / 1000))",
+                    f"time_bucket('1mo', {name})",
+                    f"CAST(CAST({name} / ({n}) AS SIGNED) * {n} AS SIGNED)",
                     f"{name} + 5",
                     f"{name} % {n}",
                 )
@@ -118,7 +122,11 @@ class Queries:
                 f"FROM_UNIXTIME(UNIX_TIMESTAMP({name}) DIV {n} * {n})",
                 f"DATE({name})",
                 f"HOUR({name})",
-                f"DATE_FORMAT({name}, '%Y-%m-%d %H:00')",
+                f"DATE_FORMAT({name}, '{rng.choice(('%Y-%m-%d %H:00', '%H:%i', '%W %p', '%Y%j %T', '%s.%f'))}')",
+                f"CAST(CAST(UNIX_TIMESTAMP({name}) / ({n}) AS SIGNED) * {n} AS SIGNED)",
+                f"CONCAT(YEAR({name}), '-', MONTH({name}))",
+                f"time_bucket('3h', {name}, '1h')",
+                f"WEEKDAY({name})",
             )
         )
 
@@ -127,6 +135,9 @@ class Queries:
         draw = rng.random()
         if draw < 0.35:
             return self.bucket()
+        if draw < 0.4:
+            name = (self.table.series or self.pick()).name
+            return rng.choice((f"UPPER({name})", f"{name} IS NULL", f"LEFT({name}, 1)", f"{name} % 3", f"{name} > 5"))
         if draw < 0.65 and self.table.series:
             return self.table.series.name
         return self.pick().name
@@ -174,7 +185,9 @@ class Queries:
         if draw < 0.92:
             bucket = self.bucket()
             return f"{bucket} {operator} {rng.choice((str(BASE // 3600), str(BASE), '0', '-3', '5', '2.5', repr('2020-09-13')))}"
-        if draw < 0.96:
+        if draw < 0.94:
+            return f"{name} {rng.choice(('LIKE', 'NOT LIKE'))} {rng.choice((repr('a%'), repr('%0%'), repr('_')))}"
+        if draw < 0.97:
             return f"({name} = {self.constant(column)} OR {name} = {self.constant(column)})"
         return rng.choice(("1 = 1", "1 = 0", f"{name}", f"NOT ({name} > 0)", "RAND() < 2", f"{name} LIKE 'a%'"))
 

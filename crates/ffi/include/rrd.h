@@ -469,8 +469,10 @@ typedef struct RrdGroup {
   uint32_t field;
   // How.
   RrdGroupKind kind;
+  // Groups that differ in this alone may be one: `rrd_aggregate_put_together` is told which.
+  uint8_t is_span;
   // Keeps the layout the same everywhere.
-  uint8_t reserved[3];
+  uint8_t reserved[2];
   // Where some bucket begins: an integer as SQL has it; of dates what their packed bytes are as a number.
   int64_t origin;
   // How many values a bucket has.
@@ -1481,6 +1483,20 @@ int32_t rrd_aggregate_next(struct RrdAggregation *answer,
 // # Safety
 // `answer` is null or valid.
 int32_t rrd_aggregate_seek(struct RrdAggregation *answer, size_t row, struct RrdError *error);
+
+// Of an answer with spans, once all its rows were read: drops row `i` where `kept[i]` is 0, and makes one of rows that
+// differ in spans alone and whose names, `names_bytes / rows` bytes each, are the same. Then it is read from the start.
+// `is_one_row`: there is a row even of none.
+//
+// # Safety
+// `answer` is null or valid, the others for as many bytes.
+int32_t rrd_aggregate_put_together(struct RrdAggregation *answer,
+                                   const uint8_t *kept,
+                                   size_t rows,
+                                   const uint8_t *names,
+                                   size_t names_bytes,
+                                   bool is_one_row,
+                                   struct RrdError *error);
 
 // A count or a sum of the row.
 //

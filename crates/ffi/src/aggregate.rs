@@ -11,11 +11,12 @@ use std::sync::Arc;
 
 use rrd_store::Table;
 use rrd_store::aggregate::{Aggregate, Condition, Group, Query};
+use rrd_store::limits;
 use rrd_store::schema::Lane;
 use rrd_store::segment::zone::{order_f32, order_f64};
 
 use crate::abi::{RrdCollation, RrdText};
-use crate::aggregate_answer::Aggregation;
+use crate::aggregate_answer::{Aggregation, Shape};
 use crate::field::{Codec, Value};
 use crate::guard::slice;
 use crate::image::{self, KeyPart, Order, Scratch};
@@ -80,8 +81,10 @@ pub struct RrdGroup {
     pub field: u32,
     /// How.
     pub kind: RrdGroupKind,
+    /// Groups that differ in this alone may be one: `rrd_aggregate_put_together` is told which.
+    pub is_span: u8,
     /// Keeps the layout the same everywhere.
-    pub reserved: [u8; 3],
+    pub reserved: [u8; 2],
     /// Where some bucket begins: an integer as SQL has it; of dates what their packed bytes are as a number.
     pub origin: i64,
     /// How many values a bucket has.
@@ -192,9 +195,7 @@ pub struct AggregateQuery {
     format: Arc<RecordFormat>,
     query: Query,
     ranges: Vec<KeyRange>,
-    order: Vec<RrdOrder>,
-    /// Groups by texts that can be written in more than one way: their places and collations.
-    texts: Vec<(usize, RrdCollation)>,
+    shape: Shape,
 }
 
 impl AggregateQuery {
@@ -222,17 +223,21 @@ impl AggregateQuery {
         if raw.group_count > MOST_GROUPS {
             return Err(unsupported("more than 64 groups"));
         }
-        let mut texts = Vec::new();
+        let mut shape = Shape::default();
         for (place, group) in unsafe { slice(raw.groups, raw.group_count)? }.iter().enumerate() {
             let at = place_of(format, group.field)?;
             query.groups.push(read_group(&format.plans()[at], group)?);
-            texts.extend(collation_to_merge(format, at)?.map(|collation| (place, collation)));
+            if group.is_span != 0 {
+                shape.spans.push(place);
+            } else {
+                shape.texts.extend(collation_to_merge(format, at)?.map(|collation| (place, collation)));
+            }
         }
         for aggregate in unsafe { slice(raw.aggregates, raw.aggregate_count)? } {
             query.aggregates.push(read_aggregate(format, aggregate)?);
         }
-        let order = unsafe { slice(raw.orders, raw.order_count)? }.to_vec();
-        if !order.iter().all(|order| is_sortable(format, &query, order)) {
+        shape.order = unsafe { slice(raw.orders, raw.order_count)? }.to_vec();
+        if !shape.order.iter().all(|order| is_sortable(format, &query, order)) {
             return Err(unsupported("an order"));
         }
         (query.low, query.high) = match (ranges.first(), ranges.last()) {
@@ -240,11 +245,16 @@ impl AggregateQuery {
             // No key is less than this one.
             _ => (None, Some(Vec::new())),
         };
-        Ok(AggregateQuery { format: format.clone(), query, ranges, order, texts })
+        Ok(AggregateQuery { format: format.clone(), query, ranges, shape })
     }
 
     /// Whether there may be about as many groups as rows, and more than are worth keeping in memory at once.
     pub fn has_too_many_groups(&self, rows: u64) -> bool {
+        let first = self.query.groups.first().map(Group::column);
+        let is_of_one_column = self.query.groups.iter().all(|group| Some(group.column()) == first);
+        if !self.shape.spans.is_empty() && !is_of_one_column && rows > limits::AGGREGATE_GROUPS as u64 {
+            return true;
+        }
         let is_grouped = |column: &u16| self.query.groups.contains(&Group::Column(usize::from(*column)));
         rows > MOST_UNIQUE_GROUPS && self.format.layout().schema().key.iter().all(is_grouped)
     }
@@ -257,7 +267,7 @@ impl AggregateQuery {
     /// Runs it.
     pub fn run(self, table: &Arc<Table>, session: &mut Session) -> Outcome<Aggregation> {
         let answer = session.aggregate(table, &self.query)?;
-        Ok(Aggregation::new(self.format, self.query, &answer, &self.texts, &self.order))
+        Ok(Aggregation::new(self.format, self.query, &answer, self.shape))
     }
 }
 

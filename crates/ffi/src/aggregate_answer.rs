@@ -23,34 +23,113 @@ use crate::weights;
 /// Digits of the sums that are handed out.
 const SUM_DIGITS: u8 = 65;
 
+/// What becomes of the store's rows before they are handed out.
+#[derive(Default)]
+pub struct Shape {
+    /// Groups by texts that can be written in more than one way: their places and collations.
+    pub texts: Vec<(usize, RrdCollation)>,
+    /// Places of groups that only the other side can put together.
+    pub spans: Vec<usize>,
+    /// What rows are sorted by.
+    pub order: Vec<RrdOrder>,
+}
+
+/// What the other side says of the rows, one by one, of an answer with spans.
+pub struct Verdicts<'a> {
+    /// Zero: the row does not count.
+    pub kept: &'a [u8],
+    /// As many bytes of each row: those of rows that differ in spans alone are one where the groups are.
+    pub names: &'a [u8],
+    /// All rows are one group, which there is even of no rows.
+    pub is_one_row: bool,
+}
+
 /// An answer and how far it was read.
 pub struct Aggregation {
     format: Arc<RecordFormat>,
     query: Query,
+    shape: Shape,
     rows: Vec<Vec<Value>>,
     read: usize,
 }
 
 impl Aggregation {
-    /// The answer to `query`: `texts` are the places and collations of groups to put together.
-    pub fn new(
-        format: Arc<RecordFormat>,
-        query: Query,
-        answer: &Answer,
-        texts: &[(usize, RrdCollation)],
-        order: &[RrdOrder],
-    ) -> Aggregation {
-        let rows = match texts {
-            [] => answer.rows().map(<[Value]>::to_vec).collect(),
-            _ => merged(&query, answer, texts),
-        };
-        let mut aggregation = Aggregation { format, query, rows, read: 0 };
-        if !order.is_empty() {
-            let mut rows = std::mem::take(&mut aggregation.rows);
-            rows.sort_by(|a, b| aggregation.compare(order, a, b));
-            aggregation.rows = rows;
+    /// The answer to `query`. With spans it is to be put together before it is read for good.
+    pub fn new(format: Arc<RecordFormat>, query: Query, answer: &Answer, shape: Shape) -> Aggregation {
+        let rows = answer.rows().map(<[Value]>::to_vec).collect();
+        let mut aggregation = Aggregation { format, query, shape, rows, read: 0 };
+        if aggregation.shape.spans.is_empty() {
+            if !aggregation.shape.texts.is_empty() {
+                aggregation.merge(|_| &[]);
+            }
+            aggregation.sort();
         }
         aggregation
+    }
+
+    /// Puts together groups whose spans are one to the other side, and drops those that do not count.
+    pub fn put_together(&mut self, verdicts: &Verdicts<'_>) -> Outcome<()> {
+        let count = self.rows.len();
+        let width = verdicts.names.len() / count.max(1);
+        if verdicts.kept.len() != count || verdicts.names.len() != width * count {
+            return Err(Failure::internal("internal error: not each group was looked at"));
+        }
+        let kept: Vec<usize> = (0..count).filter(|&row| verdicts.kept[row] != 0).collect();
+        let mut rows = std::mem::take(&mut self.rows);
+        self.rows = kept.iter().map(|&row| std::mem::take(&mut rows[row])).collect();
+        self.merge(|row| &verdicts.names[kept[row] * width..(kept[row] + 1) * width]);
+        if verdicts.is_one_row && self.rows.is_empty() {
+            let of_no_rows = |aggregate: &Aggregate| match aggregate {
+                Aggregate::Count | Aggregate::CountOf(_) => Value::Count(0),
+                _ => Value::Null,
+            };
+            let groups = self.query.groups.iter().map(|_| Value::Null);
+            self.rows.push(groups.chain(self.query.aggregates.iter().map(of_no_rows)).collect());
+        }
+        self.sort();
+        self.read = 0;
+        Ok(())
+    }
+
+    fn sort(&mut self) {
+        let order = std::mem::take(&mut self.shape.order);
+        if !order.is_empty() {
+            let mut rows = std::mem::take(&mut self.rows);
+            rows.sort_by(|a, b| self.compare(&order, a, b));
+            self.rows = rows;
+        }
+    }
+
+    /// Puts together rows that are one by their texts' collations and by `name_of` a row, but for their spans.
+    fn merge<'n>(&mut self, name_of: impl Fn(usize) -> &'n [u8]) {
+        let groups = self.query.groups.len();
+        let mut scratch = weights::Scratch::default();
+        let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
+        let mut rows: Vec<Vec<Value>> = Vec::new();
+        let mut name = Vec::new();
+        for (number, row) in std::mem::take(&mut self.rows).into_iter().enumerate() {
+            name.clear();
+            for (place, value) in row[..groups].iter().enumerate() {
+                if self.shape.spans.contains(&place) {
+                    continue;
+                }
+                let collation = self.shape.texts.iter().find(|(of, _)| *of == place).map(|(_, collation)| collation);
+                push_name(value, collation, &mut scratch, &mut name);
+            }
+            name.extend_from_slice(name_of(number));
+            match places.get(&name) {
+                Some(&place) => rows[place][groups..]
+                    .iter_mut()
+                    .zip(&row[groups..])
+                    .zip(&self.query.aggregates)
+                    .for_each(|((to, from), aggregate)| add(to, from, aggregate)),
+                None => {
+                    places.insert(name.clone(), rows.len());
+                    rows.push(row);
+                }
+            }
+        }
+        self.rows = rows;
     }
 
     /// Makes a row the next one.
@@ -243,32 +322,6 @@ fn compare(a: &Value, b: &Value, bias: u64) -> Ordering {
 }
 
 // -- Groups that are one in their collation ------------------------------------------------------------------
-
-fn merged(query: &Query, answer: &Answer, texts: &[(usize, RrdCollation)]) -> Vec<Vec<Value>> {
-    let groups = query.groups.len();
-    let mut scratch = weights::Scratch::default();
-    let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
-    let mut rows: Vec<Vec<Value>> = Vec::new();
-    for row in answer.rows() {
-        let mut name = Vec::new();
-        for (place, value) in row[..groups].iter().enumerate() {
-            let collation = texts.iter().find(|(of, _)| *of == place).map(|(_, collation)| collation);
-            push_name(value, collation, &mut scratch, &mut name);
-        }
-        match places.get(&name) {
-            Some(&place) => rows[place][groups..]
-                .iter_mut()
-                .zip(&row[groups..])
-                .zip(&query.aggregates)
-                .for_each(|((to, from), aggregate)| add(to, from, aggregate)),
-            None => {
-                places.insert(name, rows.len());
-                rows.push(row.to_vec());
-            }
-        }
-    }
-    rows
-}
 
 /// Appends what tells a group's value from others.
 fn push_name(value: &Value, collation: Option<&RrdCollation>, scratch: &mut weights::Scratch, out: &mut Vec<u8>) {

@@ -2,11 +2,11 @@
 
 use crate::abi::{self, RrdError};
 use crate::aggregate::{AggregateQuery, RrdAggregateQuery, RrdAggregateValue};
-use crate::aggregate_answer::Aggregation;
+use crate::aggregate_answer::{Aggregation, Verdicts};
 use crate::export_row::record_mut;
 use crate::export_session::RrdSession;
 use crate::export_table::RrdTable;
-use crate::guard::{get, get_mut, guard, guard_close};
+use crate::guard::{get, get_mut, guard, guard_close, slice};
 use crate::status::Failure;
 
 /// An answer, to be read row by row.
@@ -97,6 +97,31 @@ pub unsafe extern "C" fn rrd_aggregate_seek(answer: *mut RrdAggregation, row: us
         guard(error, || {
             get_mut(answer)?.answer.seek(row);
             Ok(())
+        })
+    }
+}
+
+/// Of an answer with spans, once all its rows were read: drops row `i` where `kept[i]` is 0, and makes one of rows that
+/// differ in spans alone and whose names, `names_bytes / rows` bytes each, are the same. Then it is read from the start.
+/// `is_one_row`: there is a row even of none.
+///
+/// # Safety
+/// `answer` is null or valid, the others for as many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_aggregate_put_together(
+    answer: *mut RrdAggregation,
+    kept: *const u8,
+    rows: usize,
+    names: *const u8,
+    names_bytes: usize,
+    is_one_row: bool,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let verdicts = Verdicts { kept: slice(kept, rows)?, names: slice(names, names_bytes)?, is_one_row };
+            get_mut(answer)?.answer.put_together(&verdicts)
         })
     }
 }
