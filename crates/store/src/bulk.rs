@@ -60,6 +60,14 @@ pub struct Written {
     pub is_doubtful: bool,
 }
 
+impl Written {
+    /// Bytes on disk.
+    pub fn bytes(&self) -> u64 {
+        let of = |segments: &[PrivateSegment]| segments.iter().map(|p| p.segment.meta().bytes).sum::<u64>();
+        of(&self.rows) + self.entries.iter().map(|entries| of(entries)).sum::<u64>()
+    }
+}
+
 struct Worker {
     runs: Sender<Run>,
     /// Runs that are done, for their memory.
@@ -147,6 +155,7 @@ impl Worker {
                 written.entries.resize_with(indexes.len(), Vec::new);
                 for run in incoming {
                     write_run(&engine, (&table, &layout), &indexes, &run, mode, &mut written)?;
+                    engine.reserve_bulk(&table, &mut written)?;
                     // Nobody waits for it.
                     let _ = done.try_send(run);
                 }

@@ -29,6 +29,41 @@ pub struct Density {
     pub max_length: u64,
 }
 
+/// Rows whose times say how dense all are.
+const TIMES_LOOKED_AT: usize = 8192;
+
+/// A factor that scatters them: rows of a series lie side by side, and each n-th might be of the same time.
+const SCATTER: usize = 0x9E37_79B9_7F4A_7C15;
+
+impl Density {
+    /// Of `rows` rows that come to the chunks there are; `time` says when each is. Rows that come late, change or go lie in
+    /// older chunks than the newest, and a few may be far away: those would make a chunk many times as long as it should be. So
+    /// only the middle half is looked at of what is not older than the newest chunk.
+    pub fn of(
+        rows: usize,
+        time: impl Fn(usize) -> u64,
+        chunks: &ChunkMap,
+        (target_rows, max_length): (u64, u64),
+    ) -> Density {
+        let newest = chunks.spans.keys().next_back().copied().unwrap_or(0);
+        let some = rows.min(TIMES_LOOKED_AT);
+        let place = |n: usize| if rows == some { n } else { n.wrapping_mul(SCATTER) % rows };
+        let mut at_edge: Vec<u64> = (0..some).map(|n| time(place(n))).collect();
+        if at_edge.iter().filter(|time| **time >= newest).count() >= 2 {
+            at_edge.retain(|time| *time >= newest);
+        }
+        let quarter = at_edge.len() / 4;
+        let last = at_edge.len().saturating_sub(1 + quarter);
+        let mut nth = |n: usize| match at_edge.get(n) {
+            Some(_) => *at_edge.select_nth_unstable(n).1,
+            None => 0,
+        };
+        let (min_time, max_time) = (nth(quarter), nth(last));
+        let between = (last - quarter) as u64 * rows as u64 / some.max(1) as u64;
+        Density { rows: between + 1, min_time, max_time, target_rows, max_length }
+    }
+}
+
 impl ChunkMap {
     /// From the manifest.
     pub fn new(spans: BTreeMap<u64, ChunkSpan>) -> ChunkMap {
@@ -92,6 +127,29 @@ fn chosen_length(density: Density) -> u64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Rings of rows and bytes under late rows had two chunks instead of sixteen, and gave back half of themselves at once.
+    #[test]
+    fn rows_that_come_late_do_not_make_a_chunk_longer() {
+        let in_time: Vec<u64> = (1_000_000..1_001_000).collect();
+        let length = |times: &[u64], map: &ChunkMap| {
+            chosen_length(Density::of(times.len(), |n| times[n], map, (4000, u64::MAX)))
+        };
+        let mut map = ChunkMap::default();
+        let late = (0..100).map(|n| 500_000 + 5000 * n);
+        let with_late: Vec<u64> = in_time.iter().copied().chain(late).collect();
+        assert_eq!(length(&in_time, &map), 4096);
+        assert!(length(&with_late, &map) <= 2 * 4096, "{}", length(&with_late, &map));
+        assert_eq!((length(&[], &map), length(&[7], &map)), (4096, 4096));
+        // Most rows are changes of older ones.
+        map.restore(ChunkSpan { start: 900_000, end: 990_000 });
+        let changed = (0..5000).map(|n| 800_000 + 10 * n);
+        let with_changes: Vec<u64> = in_time.iter().copied().chain(changed).collect();
+        assert_eq!(length(&with_changes, &map), 4096);
+        // A reading from the future has opened a chunk of its own.
+        map.restore(ChunkSpan { start: 4_000_000_000, end: 4_000_010_000 });
+        assert!(length(&with_late, &map) <= 2 * 4096, "{}", length(&with_late, &map));
+    }
 
     proptest! {
         #[test]

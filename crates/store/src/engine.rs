@@ -853,6 +853,7 @@ impl Table {
             pinned: Mutex::default(),
             ring: Mutex::default(),
             making_room: Mutex::default(),
+            flushed_row_bytes: AtomicU64::new(0),
             reserved_bytes: AtomicU64::new(0),
             refused_rows: AtomicU64::new(0),
         }

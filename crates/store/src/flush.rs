@@ -11,7 +11,7 @@ use crate::limits;
 use crate::live::LiveSegment;
 use crate::manifest::edit::Edit;
 use crate::memtable::{Memtable, RowVersion};
-use crate::ring::horizon_edits;
+use crate::ring::{Reserved, horizon_edits};
 use crate::segment::SegmentMeta;
 use crate::table::Table;
 use crate::wal::Lsn;
@@ -19,6 +19,9 @@ use crate::write_out::{OutRow, OutRows};
 
 /// When memtables are over half of what they may have, at least this part of it is set aside at once.
 const MEMTABLE_PARTS: usize = 8;
+
+/// How often a memtable is written that turns out to take more than there is room for in a ring of bytes.
+const FLUSH_TRIES: u32 = 4;
 
 impl Engine {
     /// Sets the active memtable of a table aside, unless it is empty.
@@ -50,19 +53,19 @@ impl Engine {
 
     /// Writes all frozen memtables of a table to segments, oldest first.
     pub(crate) fn flush_frozen(&self, table: &Arc<Table>) -> Result<()> {
+        let (mut takes, mut tries) = (None, 0);
         loop {
-            // What is frozen from here on has no room reserved: it waits for the next turn.
-            let frozen = table.version().frozen.len();
-            if frozen == 0 {
-                return Ok(());
-            }
-            let _room = self.make_room_for_flush(table, frozen)?;
+            let Some((oldest, _)) = table.version().frozen.first().cloned() else { return Ok(()) };
+            let room = self.make_room_for_flush(table, &oldest, takes.take())?;
             let _alone = table.maintenance.lock();
-            for _ in 0..frozen {
-                let oldest = table.version().frozen.first().cloned();
-                let Some((memtable, complete_up_to)) = oldest else { break };
-                self.flush_memtable(table, &memtable, complete_up_to)?;
+            // Somebody else may have flushed it meanwhile.
+            let frozen = table.version().frozen.first().cloned().filter(|(memtable, _)| Arc::ptr_eq(memtable, &oldest));
+            if let Some((memtable, complete_up_to)) = frozen {
+                // What does not fit though all was done for it, because a snapshot sees it, is written all the same.
+                let room = room.as_ref().filter(|_| tries < FLUSH_TRIES);
+                takes = self.flush_memtable(table, &memtable, complete_up_to, room)?;
             }
+            tries = if takes.is_some() { tries + 1 } else { 0 };
         }
     }
 
@@ -71,11 +74,19 @@ impl Engine {
         loop {
             let oldest = table.version().frozen.first().cloned();
             let Some((memtable, complete_up_to)) = oldest else { return Ok(()) };
-            self.flush_memtable(table, &memtable, complete_up_to)?;
+            self.flush_memtable(table, &memtable, complete_up_to, None)?;
         }
     }
 
-    fn flush_memtable(&self, table: &Table, memtable: &Arc<Memtable>, complete_up_to: u64) -> Result<()> {
+    /// Writes a memtable to segments. Returns how many bytes it takes if that is more than there is room for in a ring of
+    /// bytes: then nothing was done.
+    fn flush_memtable(
+        &self,
+        table: &Table,
+        memtable: &Arc<Memtable>,
+        complete_up_to: u64,
+        room: Option<&Reserved>,
+    ) -> Result<Option<u64>> {
         self.check_writable()?;
         let _job = self.activity.begin("flush", table.name(), memtable.len() as u64);
         let snapshots = self.open_snapshots();
@@ -123,6 +134,12 @@ impl Engine {
                 return Err(error);
             }
         };
+        let written = metas.iter().map(|m| m.bytes).sum::<u64>() + refreshed.bytes();
+        if !self.fits_in_ring(written, room) {
+            self.remove_refused(table, &metas);
+            self.remove_refreshed(&refreshed);
+            return Ok(Some(written));
+        }
         edits.extend(refreshed.edits(table));
         edits.extend(table.gone_edits(&gone));
         if let Err(error) = self.commit_manifest(&edits) {
@@ -141,7 +158,8 @@ impl Engine {
         table.flushed_seq.store(complete_up_to, Ordering::Release);
         self.memory.frozen.fetch_sub(memtable.bytes() as i64, Ordering::Relaxed);
         self.activity.note_flush(&metas);
-        Ok(())
+        self.note_flushed(table, memtable.len(), written);
+        Ok(None)
     }
 
     /// Removes log files that no memtable needs.

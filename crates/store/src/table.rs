@@ -69,6 +69,8 @@ pub struct Table {
     pub(crate) ring: Mutex<RingState>,
     /// Held by whoever moves the horizon to free bytes.
     pub(crate) making_room: Mutex<()>,
+    /// Bytes that flushes write for each row, as an f64; 0 if that is not known. Of a table in a ring of bytes.
+    pub(crate) flushed_row_bytes: AtomicU64,
     /// Bytes that are being written.
     pub(crate) reserved_bytes: AtomicU64,
     /// Rows that were not stored because they are behind the horizon, since the start.

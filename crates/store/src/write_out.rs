@@ -217,8 +217,11 @@ fn push_groups(
     Ok(())
 }
 
-/// Chunks that a ring consists of at least: one is given back at a time.
-const CHUNKS_OF_RING: u64 = 16;
+/// Chunks that a ring of age consists of at least: one is given back at a time.
+const CHUNKS_OF_AGE: u64 = 16;
+
+/// The same of a ring of bytes, which also needs room for the merge of one.
+const CHUNKS_OF_BYTES: u64 = 48;
 
 /// The same of a ring of rows, whose bytes nobody counts: fewer files.
 const CHUNKS_OF_ROWS: u64 = 8;
@@ -233,7 +236,7 @@ impl Engine {
         }
         if let Some(max_bytes) = ring.max_bytes {
             let row_bytes = self.disk_bytes_per_row(table).ceil().max(1.0) as u64;
-            target = target.min((max_bytes / CHUNKS_OF_RING / row_bytes).max(256));
+            target = target.min((max_bytes / CHUNKS_OF_BYTES / row_bytes).max(256));
         }
         target
     }
@@ -241,7 +244,7 @@ impl Engine {
 
 /// How long a chunk may be: a table that is bounded by age gives back one at a time.
 fn longest_chunk(schema: &Schema) -> u64 {
-    let part = schema.ring.retention.map(|retention| retention / CHUNKS_OF_RING);
+    let part = schema.ring.retention.map(|retention| retention / CHUNKS_OF_AGE);
     match (part, TimeLane::of(schema)) {
         (Some(part), Some(lane)) => lane.length(part).max(1),
         _ => u64::MAX,
@@ -273,15 +276,10 @@ fn split_by_chunk<'a>(
     let times = || rows.rows.iter().map(|row| layout.time(row));
     let (min, max) =
         rows.times.unwrap_or_else(|| times().fold((u64::MAX, 0), |(min, max), t| (min.min(t), max.max(t))));
-    let density = Density {
-        rows: rows.len() as u64,
-        min_time: min,
-        max_time: max,
-        target_rows,
-        max_length: longest_chunk(layout.schema()),
-    };
     let fixed = layout.schema().chunk_length;
     let mut chunks = table.chunks.lock();
+    let time = |place: usize| layout.time(rows.rows[place]);
+    let density = Density::of(rows.len(), time, &chunks, (target_rows, longest_chunk(layout.schema())));
     let first = chunks.find_or_open(min, fixed, density);
     if holds(first, max) {
         return vec![(first.start, None)];

@@ -1,5 +1,6 @@
 //! MAX_BYTES: room for what is about to be written, before it is written.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,7 +13,7 @@ use crate::error::Result;
 use crate::horizon::Position;
 use crate::limits;
 use crate::manifest::edit::TableId;
-use crate::memtable::Key;
+use crate::memtable::{Key, Memtable};
 use crate::own::PrivateSegment;
 use crate::row::RowLayout;
 use crate::snapshot::Snapshot;
@@ -24,6 +25,9 @@ use super::rows::count_rows;
 
 /// By how much the bytes of rows that are not encoded yet are overestimated.
 const ESTIMATE_MARGIN: f64 = 1.3;
+
+/// The same of what a flush writes, when it is known what the last ones took.
+const FLUSH_MARGIN: f64 = 1.1;
 
 /// Rows that a bucket of a tier is made of, at least in the mean.
 const ROWS_OF_BUCKET: f64 = 4.0;
@@ -114,31 +118,71 @@ impl Engine {
         Ok(Some(Reserved::new(base.clone(), incoming)))
     }
 
-    /// Before the `frozen` oldest memtables of a table are written.
-    pub(crate) fn make_room_for_flush(&self, table: &Arc<Table>, frozen: usize) -> Result<Option<Reserved>> {
+    /// Before a memtable of a table is written; `takes` are the bytes that it took, if that was tried and was too much.
+    pub(crate) fn make_room_for_flush(
+        &self,
+        table: &Arc<Table>,
+        frozen: &Memtable,
+        takes: Option<u64>,
+    ) -> Result<Option<Reserved>> {
         let layout = table.layout();
         let Some(max_bytes) = self.ring_of(table, layout.schema()).and_then(|ring| ring.max_bytes) else {
             return Ok(None);
         };
-        let version = table.version();
-        let frozen = &version.frozen[..frozen.min(version.frozen.len())];
-        let rows: usize = frozen.iter().map(|(memtable, _)| memtable.len()).sum();
-        let row_bytes = self.fresh_bytes_per_row(table);
+        let horizon = table.version().gate.position().time;
+        let mut rows = frozen.len();
+        if takes.is_some() {
+            rows = 0;
+            frozen.times(&mut |time| rows += usize::from(time >= horizon));
+        }
+        let row_bytes = match takes {
+            Some(bytes) => bytes as f64 / rows.max(1) as f64,
+            None => self.flush_bytes_per_row(table),
+        };
         let fitting = (max_bytes as f64 * RING_SHARE / row_bytes) as usize;
         if rows > fitting && layout.schema().index_of.is_none() && TimeLane::of(layout.schema()).is_some() {
             // More than the whole ring: what is oldest is never written.
             let mut times = Vec::with_capacity(rows);
-            frozen.iter().for_each(|(memtable, _)| memtable.times(&mut |time| times.push(time)));
+            frozen.times(&mut |time| times.extend(Some(time).filter(|time| *time >= horizon)));
             let place = times.len().saturating_sub(fitting.max(1));
             if let Some((_, &mut time, _)) = times.get_mut(place).is_some().then(|| times.select_nth_unstable(place)) {
                 table.ring.lock().push_to = Some(Position { time, key: Key::new() });
                 self.commit_nothing(table)?;
             }
         }
-        // The flush writes the buckets of its rows too; a bucket has a few rows at least.
-        let tiers: f64 = table.tiers().iter().map(|t| self.fresh_bytes_per_row(&t.table) / ROWS_OF_BUCKET).sum();
-        let incoming = rows.min(fitting) as f64 * (row_bytes + tiers);
-        self.make_room(table, incoming as u64 + 4 * SEGMENT_OVERHEAD)
+        let incoming = rows.min(fitting) as f64 * row_bytes;
+        self.make_room(table, incoming as u64 + SEGMENT_OVERHEAD)
+    }
+
+    /// The most bytes that the next flush writes for a row, in all likelihood.
+    fn flush_bytes_per_row(&self, table: &Table) -> f64 {
+        let flushed = f64::from_bits(table.flushed_row_bytes.load(Ordering::Relaxed));
+        if flushed > 0.0 {
+            return flushed * FLUSH_MARGIN;
+        }
+        // The buckets of its rows are written too; a bucket has a few rows at least.
+        let tiers = table.tiers();
+        let buckets = tiers.iter().map(|t| self.fresh_bytes_per_row(&t.table) / ROWS_OF_BUCKET);
+        self.fresh_bytes_per_row(table) + buckets.sum::<f64>()
+    }
+
+    /// What a flush wrote, that of a memtable of so many rows: the next one will be about the same.
+    pub(crate) fn note_flushed(&self, table: &Table, rows: usize, bytes: u64) {
+        if (rows as u64) < FRESH_ROWS {
+            return;
+        }
+        let (now, before) =
+            (bytes as f64 / rows as f64, f64::from_bits(table.flushed_row_bytes.load(Ordering::Relaxed)));
+        // The largest of late: it forgets slowly.
+        let largest = now.max(0.9 * before + 0.1 * now);
+        table.flushed_row_bytes.store(largest.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Whether what was written of a table fits into its ring of bytes, though it is more than was reserved.
+    pub(crate) fn fits_in_ring(&self, written: u64, room: Option<&Reserved>) -> bool {
+        let Some(room) = room.filter(|room| written > room.bytes) else { return true };
+        let max_bytes = room.base.schema().ring.max_bytes.unwrap_or(u64::MAX);
+        self.ring_bytes(&room.base).saturating_sub(room.bytes) + written <= max_bytes
     }
 
     /// Before a merge: it needs room for its result while its inputs are still there.
@@ -158,10 +202,8 @@ impl Engine {
         let entries: f64 = table.indexes().iter().map(|i| self.fresh_bytes_per_row(&i.table)).sum();
         let row_bytes = self.fresh_bytes_per_row(table) + entries;
         let run = (rows as f64 * row_bytes) as u64 + SEGMENT_OVERHEAD;
-        let of = |segments: &[PrivateSegment]| segments.iter().map(|p| p.segment.meta().bytes).sum::<u64>();
-        let private = |w: &Written| of(&w.rows) + w.entries.iter().map(|entries| of(entries)).sum::<u64>();
         let fitting = (max_bytes as f64 * RING_SHARE) as u64;
-        while private(written) + run > fitting
+        while written.bytes() + run > fitting
             && let Some(end) = written.rows.iter().map(|p| p.segment.meta().max_time).min()
         {
             let leave = |segments: &mut Vec<PrivateSegment>| segments.retain(|p| p.segment.meta().max_time > end);
@@ -175,6 +217,16 @@ impl Engine {
         }
         // What is written already is reserved; this adds the run.
         written.reserved.extend(self.make_room(table, run)?);
+        Ok(())
+    }
+
+    /// After a run of a bulk statement was written: makes up for what it took more than was thought.
+    pub(crate) fn reserve_bulk(&self, table: &Arc<Table>, written: &mut Written) -> Result<()> {
+        let reserved: u64 = written.reserved.iter().map(|room| room.bytes).sum();
+        let more = written.bytes().saturating_sub(reserved);
+        if table.schema().ring.max_bytes.is_some() && more > 0 {
+            written.reserved.extend(self.make_room(table, more)?);
+        }
         Ok(())
     }
 
@@ -209,7 +261,7 @@ impl Engine {
         let mut ends: Vec<(u64, u64)> = Vec::new();
         for part in std::iter::once(base.clone()).chain(base.indexes().iter().map(|i| i.table.clone())) {
             if part.layout().schema().time.is_some() {
-                ends.extend(part.version().segments.values().map(|s| (s.meta().max_time, s.meta().bytes)));
+                push_ends(&part.version(), &mut ends);
             }
         }
         ends.sort_unstable();
@@ -223,6 +275,19 @@ impl Engine {
         }
         Ok(ends.last().map(|(end, _)| Position { time: end.saturating_add(1), key: Key::new() }))
     }
+}
+
+/// When segments end, and their bytes. Those of a chunk go together, so that no rows are left over that are behind the horizon
+/// but not gone; in the newest chunk, which may be all there is, each goes by itself.
+fn push_ends(version: &Version, ends: &mut Vec<(u64, u64)>) {
+    let metas = || version.segments.values().map(|s| s.meta());
+    let newest = metas().map(|m| m.chunk).max();
+    let mut of_chunk: BTreeMap<u64, u64> = BTreeMap::new();
+    for meta in metas().filter(|m| Some(m.chunk) != newest) {
+        let end = of_chunk.entry(meta.chunk).or_default();
+        *end = meta.max_time.max(*end);
+    }
+    ends.extend(metas().map(|m| (of_chunk.get(&m.chunk).copied().unwrap_or(m.max_time), m.bytes)));
 }
 
 /// The position behind about this share of the rows, in key order.

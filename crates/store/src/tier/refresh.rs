@@ -208,6 +208,11 @@ impl Engine {
 }
 
 impl Refreshed {
+    /// Bytes on disk.
+    pub fn bytes(&self) -> u64 {
+        self.tiers.iter().flat_map(|(_, segments)| segments).map(|s| s.meta().bytes).sum()
+    }
+
     /// The edits that bring it.
     pub fn edits(&self, table: &Table) -> Vec<Edit> {
         if table.tiers().is_empty() {

@@ -1,0 +1,249 @@
+//! Rings of bytes under mixed load: never above their limit, and well used.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rrd_store::cursor::Direction;
+use rrd_store::fs::sim::SimFs;
+use rrd_store::schema::{Ring, TierDef};
+use rrd_store::{Config, Engine, OnDuplicate, Schema, Table};
+
+const SCHEMA: &str = r#"{"version": 1, "columns": [
+    {"id": 0, "name": "sensor", "lane": {"int": {"width": 4}}, "nullable": false},
+    {"id": 1, "name": "ts", "lane": {"int": {"width": 4}}, "nullable": false},
+    {"id": 2, "name": "walk", "lane": {"int": {"width": 4}}, "nullable": true, "number": {"integer": {"bias": 0}}},
+    {"id": 3, "name": "noise", "lane": {"int": {"width": 4}}, "nullable": true, "number": {"integer": {"bias": 0}}}],
+    "key": [0, 1], "time": {"column": 1, "unit": "s"}}"#;
+
+const SENSORS: u64 = 100;
+const STEP: u64 = 300;
+/// Steps that are about what the ring holds.
+const LAP: u64 = 2016;
+const FIRST: u64 = 1_700_006_400;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+}
+
+/// What is done beside inserts in time.
+struct Load {
+    /// Rows in a thousand that come up to two sevenths of a lap late.
+    late: u64,
+    /// Stretches of 72 rows that are changed and deleted, in 72 steps.
+    updates: u64,
+    deletes: u64,
+    laps: u64,
+    /// Whether what rows take changes from one moment to the next.
+    jumps: bool,
+    /// Whether flushes and merges have the time that they need.
+    is_paced: bool,
+}
+
+struct Bench {
+    engine: Arc<Engine>,
+    table: Arc<Table>,
+    random: Random,
+    walks: Vec<u64>,
+    late: BTreeMap<u64, Vec<(u64, u64)>>,
+    max_bytes: u64,
+    /// How much chance there is in a row.
+    noise: u64,
+    /// Parts of the limit that were used, in hundredths.
+    used: Vec<u64>,
+    /// The least part of the limit that live rows took.
+    least_full: f64,
+}
+
+impl Bench {
+    fn new(max_bytes: u64, tiers: &str) -> Bench {
+        let mut config = Config::new("/data/rrd");
+        config.clock_micros = Some(i64::MAX / 2);
+        let engine = Engine::open(config, Arc::new(SimFs::new())).unwrap();
+        let tiers: Vec<TierDef> = serde_json::from_str(tiers).unwrap();
+        let schema: Schema = serde_json::from_str(SCHEMA).unwrap();
+        let ring = Ring { max_bytes: Some(max_bytes), ..Ring::default() };
+        engine.create_table("db/t", Schema { ring, tiers, ..schema }).unwrap();
+        let table = engine.table("db/t").unwrap();
+        let seed = std::env::var("RRD_SEED").ok().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+        let random = Random(0x9E37_79B9_7F4A_7C15 ^ seed.wrapping_mul(0x2545_F491_4F6C_DD1D));
+        let walks = vec![1 << 20; SENSORS as usize];
+        Bench {
+            engine,
+            table,
+            random,
+            walks,
+            late: BTreeMap::new(),
+            max_bytes,
+            noise: 1,
+            used: Vec::new(),
+            least_full: 1.0,
+        }
+    }
+
+    fn key(sensor: u64, time: u64) -> Vec<u8> {
+        [(sensor as u32).to_be_bytes(), (time as u32).to_be_bytes()].concat()
+    }
+
+    fn row(&mut self, sensor: u64, time: u64) -> Vec<u8> {
+        let layout = self.table.layout();
+        let mut row = Vec::new();
+        let mut writer = layout.writer(&mut row);
+        let noise = self.noise;
+        self.walks[sensor as usize] += self.random.below(1 + (noise >> 12));
+        writer.set_int(0, sensor);
+        writer.set_int(1, time);
+        writer.set_int(2, self.walks[sensor as usize]);
+        writer.set_int(3, self.random.below(noise));
+        writer.finish();
+        row
+    }
+
+    fn run(&mut self, load: &Load) {
+        for step in 0..load.laps * LAP {
+            let time = FIRST + step * STEP;
+            self.noise = match load.jumps {
+                false => 1 << 16,
+                true if step % (2 * LAP) < LAP * 3 / 2 => 1,
+                true => 1 << 32,
+            };
+            let mut rows: Vec<(u64, u64)> = Vec::new();
+            for sensor in 0..SENSORS {
+                if self.random.below(1000) < load.late {
+                    let due = step + 1 + self.random.below(LAP * 2 / 7);
+                    self.late.entry(due).or_default().push((sensor, time));
+                } else {
+                    rows.push((sensor, time));
+                }
+            }
+            rows.extend(self.late.remove(&step).unwrap_or_default());
+            self.insert(&rows);
+            if step % 72 == 0 {
+                (0..load.updates).for_each(|_| self.change(time, false));
+                (0..load.deletes).for_each(|_| self.change(time, true));
+            }
+            while load.is_paced && (self.engine.waiting_work() != (0, 0) || !self.engine.jobs().is_empty()) {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            self.look(step, load);
+        }
+    }
+
+    fn insert(&mut self, rows: &[(u64, u64)]) {
+        let mut txn = self.engine.begin();
+        for &(sensor, time) in rows {
+            let row = self.row(sensor, time);
+            txn.insert(&self.table, &row, OnDuplicate::Fail).unwrap();
+        }
+        txn.commit().unwrap();
+    }
+
+    /// Updates or deletes six hours of one sensor in the last three days.
+    fn change(&mut self, now: u64, deletes: bool) {
+        let sensor = self.random.below(SENSORS);
+        let end = now - self.random.below(LAP * 3 / 7) * STEP;
+        let mut txn = self.engine.begin();
+        for back in 0..72 {
+            let Some(time) = end.checked_sub(back * STEP).filter(|time| *time >= FIRST) else { continue };
+            let key = Bench::key(sensor, time);
+            if !txn.read_latest(&self.table, &key, &mut Vec::new()).unwrap() {
+                continue;
+            }
+            match deletes {
+                true => txn.delete(&self.table, &key).unwrap(),
+                false => {
+                    let row = self.row(sensor, time);
+                    txn.update(&self.table, &key, &row).unwrap();
+                }
+            }
+        }
+        txn.commit().unwrap();
+    }
+
+    fn bytes(&self) -> u64 {
+        let of_tiers: u64 = self.table.tiers().iter().map(|t| t.table.stats().data_bytes).sum();
+        let stats = self.table.stats();
+        stats.data_bytes + stats.index_bytes + of_tiers
+    }
+
+    fn visible(&self) -> u64 {
+        let mut txn = self.engine.begin();
+        let mut cursor = txn.cursor(&self.table).unwrap();
+        cursor.seek(None, true, Direction::Forward).unwrap();
+        std::iter::from_fn(|| cursor.next_span(1 << 14).unwrap()).map(|span| u64::from(span.rows)).sum()
+    }
+
+    fn look(&mut self, step: u64, load: &Load) {
+        let bytes = self.bytes();
+        assert!(bytes <= self.max_bytes, "{bytes} of {} bytes at step {step}", self.max_bytes);
+        if step < load.laps * LAP / 2 {
+            return;
+        }
+        self.used.push(bytes * 100 / self.max_bytes);
+        if step % 50 == 0 {
+            let stored = self.table.stats();
+            let live = self.visible() as f64 / stored.rows.max(1) as f64;
+            self.least_full = self.least_full.min(live * bytes as f64 / self.max_bytes as f64);
+        }
+    }
+
+    fn report(&mut self, what: &str) {
+        self.used.sort_unstable();
+        let at = |share: usize| self.used[(self.used.len() - 1) * share / 100];
+        let (stats, full) = (self.table.stats(), 100.0 * self.least_full);
+        let counters: BTreeMap<_, _> = self.engine.counters().into_iter().collect();
+        let merged = counters["merge_bytes_written"] as f64 / counters["flush_bytes_written"] as f64;
+        println!(
+            "{what}: {full:.1}% full of live rows at least; bytes: {}% to {}%, median {}%",
+            at(0),
+            at(100),
+            at(50)
+        );
+        println!("  {} rows in {} segments, {merged:.1} bytes merged for each flushed", stats.rows, stats.segments);
+    }
+}
+
+/// Live rows fill four fifths of their limit at each look, once the ring has been full for a while.
+#[test]
+fn a_ring_of_bytes_is_well_used() {
+    let laps = std::env::var("LAPS").ok().and_then(|n| n.parse().ok()).unwrap_or(5);
+    let loads = [
+        ("rows in time", Load { late: 0, updates: 0, deletes: 0, laps, jumps: false, is_paced: true }),
+        ("2% late rows", Load { late: 20, updates: 0, deletes: 0, laps, jumps: false, is_paced: true }),
+        ("late rows, updates, deletes", Load { late: 20, updates: 4, deletes: 1, laps, jumps: false, is_paced: true }),
+        (
+            "20% late rows, many changes",
+            Load { late: 200, updates: 20, deletes: 5, laps, jumps: false, is_paced: true },
+        ),
+    ];
+    for (what, load) in loads {
+        let mut bench = Bench::new(600_000, "[]");
+        bench.run(&load);
+        bench.report(what);
+        assert!(bench.least_full >= 0.8, "{what}: {:.3} full of live rows", bench.least_full);
+    }
+}
+
+/// What a row takes is guessed before it is written: a guess that was too low must not break the limit.
+#[test]
+fn a_ring_of_bytes_holds_when_rows_take_more_than_they_did() {
+    let mut bench = Bench::new(150_000, "[]");
+    bench.run(&Load { late: 20, updates: 4, deletes: 1, laps: 6, jumps: true, is_paced: false });
+    bench.report("rows that take more and less");
+}
+
+/// As fast as one thread can: flushes and merges lag behind.
+#[test]
+fn a_ring_of_bytes_holds_at_full_speed() {
+    let mut bench = Bench::new(600_000, "[]");
+    bench.run(&Load { late: 20, updates: 4, deletes: 1, laps: 5, jumps: false, is_paced: false });
+    bench.report("full speed");
+}
