@@ -380,7 +380,7 @@ impl Computed {
         self.direction = direction;
         (self.span, self.last) = (None, None);
         self.gaps.clear();
-        let low = self.low.clone();
+        let low = self.low_of_rows();
         let high = self.high.as_deref().and_then(|high| self.behind(high, false)).and_then(|high| self.reach(high));
         self.rows.set_bounds(low.as_deref(), high.as_deref());
         match (direction, self.from.clone()) {
@@ -391,6 +391,20 @@ impl Computed {
                 self.rows.seek(end.as_deref(), false, direction)
             }
         }
+    }
+
+    /// Where the rows begin that a walk comes by. One that goes backward learns by the next row that there is a gap before it,
+    /// and the buckets of the gap may be within bounds when that row is not.
+    fn low_of_rows(&self) -> Option<Vec<u8>> {
+        let low = self.low.as_deref()?;
+        let rows = self.rows.layout();
+        let points = self.aggregator.points().filter(|_| self.direction == Direction::Backward);
+        Some(match (points, rows.time_of_key(low), rows.series_of(low)) {
+            (Some(points), Some(time), Some(series)) => {
+                bounds_of(rows, series, Interval { first: points.needed_from(time), last: time }).0
+            }
+            _ => low.to_vec(),
+        })
     }
 
     /// The end of the rows of all buckets whose keys are before `key` (or it, with `inclusive`); `None`: of all rows.
@@ -626,7 +640,7 @@ impl Computed {
             while let Some(span) = self.rows.next_span(limits::GROUP_ROWS)? {
                 self.aggregator.add(&span.group, span.first as usize, span.rows as usize)?;
             }
-            let low_bound = self.low.clone();
+            let low_bound = self.low_of_rows();
             self.rows.set_bounds(low_bound.as_deref(), Some(&low));
             self.span = None;
             return self.rows.seek(Some(&low), false, Direction::Backward);

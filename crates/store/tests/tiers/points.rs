@@ -10,7 +10,7 @@ use rrd_store::tier::Tier;
 use rrd_store::{Direction, OnDuplicate, RowLayout, Schema, Table, Txn};
 
 use super::rings::RingWorld;
-use super::world::{Rows, World, random_row, rows_of};
+use super::world::{Rows, World, random_key, random_row, rows_of};
 use super::{Random, schema, seeds};
 
 /// What of the columns of a data source a tier should have: by series and bucket, count and the other six.
@@ -87,6 +87,45 @@ fn check_points(txn: &mut Txn, table: &Arc<Table>, source: &Source, random: &mut
                 assert!(is_same_points(found, wanted), "{what}, {key:?}: {found:?} is not {wanted:?}");
             }
         }
+        (0..4).for_each(|_| check_places(txn, tier, &expected, random));
+    }
+}
+
+/// Walks from anywhere, and within any bounds, find the same buckets.
+fn check_places(txn: &mut Txn, tier: &Tier, expected: &PointRows, random: &mut Random) {
+    let key_of =
+        |(series, time): &(u64, u64)| [&(*series as u16).to_be_bytes()[..], &(*time as u32).to_be_bytes()].concat();
+    let keys: Vec<Vec<u8>> = expected.keys().map(key_of).collect();
+    let mut ends = [random_key(random), random_key(random)];
+    ends.sort();
+    let bounds = (Some(&ends[0]).filter(|_| random.below(3) > 0), Some(&ends[1]).filter(|_| random.below(3) > 0));
+    let (from, inclusive) = (random_key(random), random.below(2) == 0);
+    for direction in [Direction::Forward, Direction::Backward] {
+        let is_within = |key: &&Vec<u8>| {
+            bounds.0.is_none_or(|low| *key >= low)
+                && bounds.1.is_none_or(|high| *key < high)
+                && match direction {
+                    Direction::Forward => **key > from || (inclusive && **key == from),
+                    Direction::Backward => **key < from || (inclusive && **key == from),
+                }
+        };
+        let mut wanted: Vec<&Vec<u8>> = keys.iter().filter(is_within).collect();
+        let mut cursor = txn.cursor(&tier.table).unwrap();
+        cursor.set_bounds(bounds.0.map(Vec::as_slice), bounds.1.map(Vec::as_slice));
+        cursor.seek(Some(&from), inclusive, direction).unwrap();
+        let mut found = Vec::new();
+        while let Some(span) = cursor.next_span(1 + random.below(9) as usize).unwrap() {
+            for n in 0..span.rows {
+                let mut key = Vec::new();
+                span.group.push_key(span.row(n), &mut key).unwrap();
+                found.extend(Some(key).filter(|key| is_within(&key)));
+            }
+        }
+        if direction == Direction::Backward {
+            wanted.reverse();
+        }
+        let what = format!("{direction:?} over {} from {from:?} within {bounds:?}", tier.def.name);
+        assert_eq!(found.iter().collect::<Vec<_>>(), wanted, "{what}");
     }
 }
 

@@ -311,7 +311,7 @@ fn check_txn(txn: &mut Txn, table: &Arc<Table>, random: &mut Random, seen: Optio
 }
 
 /// Some key of a tier, or the beginning of one.
-fn random_key(random: &mut Random) -> Vec<u8> {
+pub fn random_key(random: &mut Random) -> Vec<u8> {
     let mut key = (random.below(5) as u16).to_be_bytes().to_vec();
     if random.below(4) > 0 {
         let unit = [1, 10, 20][random.below(3) as usize];
