@@ -453,6 +453,9 @@ impl Engine {
                 plans.push(Plan { chunk: 0, segments: version.segments.keys().copied().collect(), whole_chunk: true });
             }
             if plans.is_empty() {
+                plans = self.merges_behind_floors(table, &version, &pinned_chunks)?;
+            }
+            if plans.is_empty() {
                 if waits_for_snapshots(metas()) {
                     self.workers.ask_merge_later(table.id);
                 }
@@ -853,6 +856,8 @@ impl Table {
             pinned: Mutex::default(),
             ring: Mutex::default(),
             making_room: Mutex::default(),
+            fallen_rows: AtomicU64::new(0),
+            fallen_seen: Mutex::default(),
             flushed_row_bytes: AtomicU64::new(0),
             reserved_bytes: AtomicU64::new(0),
             refused_rows: AtomicU64::new(0),

@@ -44,6 +44,13 @@ pub const TOMBSTONES_WORTH_A_MERGE: f64 = 0.25;
 /// ten thousand segments, and each may be due for a merge.
 pub const MERGES_PLANNED: usize = 256;
 
+/// Rows behind the floors of their series for which no look through the keys of the table is worth while, even if they are a
+/// quarter of what it stores.
+pub const FALLEN_ROWS_WORTH_A_LOOK: u64 = 1024;
+
+/// Rows of a segment that say how many of them are gone: there may be some times as many.
+pub const ROWS_LOOKED_AT: u64 = 4096;
+
 /// Rows that leave a ring next and are known by key: one look through the oldest chunk serves for so many.
 pub const RING_AHEAD: usize = 1 << 16;
 

@@ -69,6 +69,10 @@ pub struct Table {
     pub(crate) ring: Mutex<RingState>,
     /// Held by whoever moves the horizon to free bytes.
     pub(crate) making_room: Mutex<()>,
+    /// Rows that fell behind the floors of their series since the start.
+    pub(crate) fallen_rows: AtomicU64,
+    /// How many of them had when it was last looked where they are; of an index those of its table.
+    pub(crate) fallen_seen: Mutex<Option<u64>>,
     /// Bytes that flushes write for each row, as an f64; 0 if that is not known. Of a table in a ring of bytes.
     pub(crate) flushed_row_bytes: AtomicU64,
     /// Bytes that are being written.

@@ -8,11 +8,13 @@
 mod bytes;
 mod durable;
 mod expire;
+mod floors;
 mod rows;
 mod series;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
 
@@ -52,6 +54,8 @@ pub(crate) struct RingState {
     follows_clock: bool,
     /// Series that were written to.
     series: HashMap<Key, SeriesState>,
+    /// Rows that fell behind the floors of their series with the commit under way.
+    fallen: u64,
     /// Set when any series may have too many rows.
     is_unsettled: bool,
     /// Where the horizon has to move with the next commit, to free bytes.
@@ -159,6 +163,7 @@ impl Engine {
         let version = table.version();
         let before = version.gate.position();
         self.note_change(&mut state, &version, &layout, &ring, change, seq, snapshots)?;
+        table.fallen_rows.fetch_add(std::mem::take(&mut state.fallen), Ordering::Relaxed);
         if let Some(time) = change.passed {
             let to = Position { time, key: Key::new() };
             state.push_to = state.push_to.take().max(Some(to));

@@ -71,6 +71,7 @@ impl Engine {
                     state.note(Position { time: layout.time_of_key(&key).unwrap_or(0), key }, false);
                 }
                 of_series.rows -= leaving;
+                state.fallen += leaving;
                 match of_series.ahead.front() {
                     Some(floor) if leaving > 0 => version.gate.raise_floor(seq, &series, floor.clone(), snapshots),
                     _ => break,
@@ -111,6 +112,7 @@ impl Engine {
                     rows = 0;
                 }
                 rows += 1;
+                state.fallen += u64::from(rows > max);
                 if rows == max {
                     oldest = Key::from_slice(&key);
                 } else if rows == max + 1 {
