@@ -136,7 +136,8 @@ private:
   uint32_t secondary(uint index) const;
   bool narrow_span(const COND *condition, Field *time);
   bool compare_span(Field *time, Item *value, int operation);
-  int wait_for_earlier_workers(bool *is_over);
+  int wait_for_workers_before();
+  int wait_for_missing_row(bool *is_over);
   int seek_after_earlier_workers(uchar *record, int failed);
   void note_rows(const char *format, uint64_t rows);
   void note_refused_rows();

@@ -39,19 +39,27 @@ int ha_rrd::step(bool backward, uchar *record)
 }
 
 /*
-  A replica's worker begins when those before it are about to commit. What they changed is locked, what they inserted
-  is not: a row that is not found may be theirs. Then they are waited for, and the search begins anew, once.
+  A replica's worker begins when those before it are about to commit, and does not see what they do. They are waited
+  for here: what they did is seen by what comes after.
 */
-int ha_rrd::wait_for_earlier_workers(bool *is_over)
+int ha_rrd::wait_for_workers_before()
 {
-  THD *thd= ha_thd();
-  *is_over= m_has_waited || m_locking != RRD_LOCK_EXCLUSIVE || !rrd_applies_rows_in_parallel(thd);
+  if (ha_thd()->wait_for_prior_commit())
+    return HA_ERR_ABORTED_BY_USER;
+  return result(rrd_session_wait_ordered(session(), &m_error));
+}
+
+/*
+  What the workers before this one changed is locked, what they inserted is not: a row that is not found may be
+  theirs. Then they are waited for, and the search begins anew, once.
+*/
+int ha_rrd::wait_for_missing_row(bool *is_over)
+{
+  *is_over= m_has_waited || m_locking != RRD_LOCK_EXCLUSIVE || !rrd_applies_rows_in_parallel(ha_thd());
   if (*is_over)
     return 0;
   m_has_waited= true;
-  if (thd->wait_for_prior_commit())
-    return HA_ERR_ABORTED_BY_USER;
-  return result(rrd_session_wait_ordered(session(), &m_error));
+  return wait_for_workers_before();
 }
 
 int ha_rrd::rnd_init(bool scan)
@@ -82,7 +90,7 @@ int ha_rrd::rnd_next(uchar *record)
   bool is_over;
   if (likely(failed != HA_ERR_END_OF_FILE))
     return failed;
-  if (int problem= wait_for_earlier_workers(&is_over))
+  if (int problem= wait_for_missing_row(&is_over))
     return problem;
   if (is_over)
     return failed;
@@ -108,7 +116,7 @@ int ha_rrd::rnd_pos_by_record(uchar *record)
   bool is_over= false;
   int failed= handler::rnd_pos_by_record(record);
   if (failed == HA_ERR_KEY_NOT_FOUND)
-    if (int problem= wait_for_earlier_workers(&is_over))
+    if (int problem= wait_for_missing_row(&is_over))
       return problem;
   if (failed == HA_ERR_KEY_NOT_FOUND && !is_over)
     failed= handler::rnd_pos_by_record(record);
@@ -226,7 +234,7 @@ int ha_rrd::seek_after_earlier_workers(uchar *record, int failed)
   bool is_over;
   if (m_sought_key.empty())
     return failed;
-  if (int problem= wait_for_earlier_workers(&is_over))
+  if (int problem= wait_for_missing_row(&is_over))
     return problem;
   if (is_over)
     return failed;

@@ -188,11 +188,9 @@ int ha_rrd::write_row(const uchar *record)
   if (unlikely(status == RRD_DUPLICATE) && rrd_is_parallel_worker(ha_thd()))
   {
     /* The row in the way may be one that the workers before this one remove: they are about to commit. */
-    if (ha_thd()->wait_for_prior_commit())
-      return HA_ERR_ABORTED_BY_USER;
-    status= rrd_session_wait_ordered(session(), &m_error);
-    if (status == RRD_OK)
-      status= rrd_row_insert(store(), session(), record, mode, &m_error);
+    if (int failed= wait_for_workers_before())
+      return failed;
+    status= rrd_row_insert(store(), session(), record, mode, &m_error);
   }
   if (likely(status == RRD_OK))
   {
@@ -240,11 +238,9 @@ int ha_rrd::update_row(const uchar *old_record, const uchar *new_record)
   int status= rrd_row_update(store(), session(), old_record, new_record, &m_error);
   if (unlikely(status == RRD_DUPLICATE) && rrd_is_parallel_worker(ha_thd()))
   {
-    if (ha_thd()->wait_for_prior_commit())
-      return HA_ERR_ABORTED_BY_USER;
-    status= rrd_session_wait_ordered(session(), &m_error);
-    if (status == RRD_OK)
-      status= rrd_row_update(store(), session(), old_record, new_record, &m_error);
+    if (int failed= wait_for_workers_before())
+      return failed;
+    status= rrd_row_update(store(), session(), old_record, new_record, &m_error);
   }
   if (status == RRD_DUPLICATE)
     return duplicate(status, const_cast<uchar *>(new_record), false);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rrd_codec::Column;
 use rrd_store::txn::OnDuplicate;
-use rrd_store::{Cursor, Direction, Engine, Error, LockMode, Table, key};
+use rrd_store::{Cursor, Direction, Engine, Error, LockMode, Table, Txn, key};
 
 use crate::abi::{self, RrdLocking, RrdSeek};
 use crate::image::{self, IndexSortKeys, KeyPart, Scratch};
@@ -21,7 +21,7 @@ mod locked;
 
 use locked::Looking;
 
-/// How often an insert is tried again when the row in its way was gone by the time it was locked.
+/// How often a row is written again when the row in its way was gone by the time it was locked.
 const DUPLICATE_RETRIES: usize = 16;
 
 /// Where the last row that was read came from.
@@ -189,25 +189,36 @@ impl TableHandle {
         session.lock_row(&self.table, &self.key)
     }
 
-    /// REPLACE and ON DUPLICATE KEY UPDATE go on to change the row in the way: it is locked, and still in the way. The
-    /// others wait for whoever has changed that row, or deleted it, and look again.
+    /// REPLACE and ON DUPLICATE KEY UPDATE go on to change the row in the way: it is locked, and still in the way.
     #[cold]
-    fn insert_failed(&mut self, session: &mut Session, mut error: Error, mode: OnDuplicate) -> Outcome<()> {
+    fn insert_failed(&mut self, session: &mut Session, error: Error, mode: OnDuplicate) -> Outcome<()> {
         let is_changed_next = matches!(mode, OnDuplicate::Replace | OnDuplicate::Update);
-        let mut locked = None;
+        self.look_again(session, error, is_changed_next, |open, txn| txn.insert(&open.table, &open.new_row, mode))
+    }
+
+    /// `write` found a row in its way. Whoever has changed that row, or deleted it, is waited for, and `write` is tried
+    /// again, as long as it is another row each time.
+    fn look_again(
+        &mut self,
+        session: &mut Session,
+        mut error: Error,
+        locks_the_row: bool,
+        write: impl Fn(&Self, &mut Txn) -> rrd_store::Result<()>,
+    ) -> Outcome<()> {
+        let mut waited_for = None;
         for _ in 0..DUPLICATE_RETRIES {
             let Error::Duplicate { existing, .. } = &error else { break };
-            if locked.as_ref() == Some(existing) {
+            if waited_for.as_ref() == Some(existing) {
                 break;
             }
             let existing = existing.clone();
-            if is_changed_next {
+            if locks_the_row {
                 session.lock_row(&self.table, &existing)?;
             } else {
                 self.wait_for_owner(session, &existing)?;
             }
-            locked = Some(existing);
-            match session.txn().insert(&self.table, &self.new_row, mode) {
+            waited_for = Some(existing);
+            match write(self, session.txn()) {
                 Ok(()) => return Ok(()),
                 Err(again) => error = again,
             }
@@ -270,19 +281,12 @@ impl TableHandle {
         let row_number = self.row_number_of_key();
         self.new_row.clear();
         unsafe { self.format.pack(new, row_number, &mut self.scratch, &mut self.new_row) };
-        let mut result = session.txn().update(&self.table, &self.key, &self.new_row);
-        let mut waited_for = None;
-        for _ in 0..DUPLICATE_RETRIES {
-            let Err(Error::Duplicate { existing, .. }) = &result else { break };
-            if waited_for.as_ref() == Some(existing) {
-                break;
+        match session.txn().update(&self.table, &self.key, &self.new_row) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.look_again(session, error, false, |open, txn| txn.update(&open.table, &open.key, &open.new_row))
             }
-            let existing = existing.clone();
-            self.wait_for_owner(session, &existing)?;
-            waited_for = Some(existing);
-            result = session.txn().update(&self.table, &self.key, &self.new_row);
         }
-        result.map_err(|error| self.refused(error))
     }
 
     /// Removes the row that was read as `record`.
