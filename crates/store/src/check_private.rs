@@ -32,7 +32,8 @@ impl Engine {
     ) -> Result<()> {
         let privates = t.own.read().private.clone();
         let expecting = privates.iter().filter(|p| match p.expects_absent {
-            Some(OnDuplicate::Replace) => resolve == Resolve::Openly,
+            // Index entries of a row that is replaced unseen would stay.
+            Some(OnDuplicate::Replace) => resolve == Resolve::Openly || t.has_entries(),
             mode => mode.is_some(),
         });
         let expecting: Vec<&PrivateSegment> = expecting.collect();
@@ -123,10 +124,11 @@ fn check_against_memory(
 /// Whether a key that others wrote is in the private segment.
 fn check_key(txn: &Txn, t: &TxnTable, private: &PrivateSegment, key: &[u8]) -> Result<()> {
     let found = crate::table::find_in_segment(&private.segment, 0, &t.layout, key)?;
-    let Some(row) = found.and_then(|found| found.row) else { return Ok(()) };
-    if private.expects_absent != Some(OnDuplicate::Fail) {
+    let Some(found) = found else { return Ok(()) };
+    // A row that was inserted and deleted again: the one that is there now is another one's.
+    let Some(row) = found.row.filter(|_| private.expects_absent == Some(OnDuplicate::Fail)) else {
         return Err(Error::Conflict);
-    }
+    };
     let mut bytes = Vec::new();
     row.push_to(&mut bytes)?;
     Err(txn.duplicate_in(t, &bytes, key))
@@ -138,7 +140,7 @@ fn may_share_keys(a: &LiveSegment, b: &LiveSegment) -> bool {
 }
 
 fn conflict(txn: &Txn, t: &TxnTable, private: &PrivateSegment, group: &RowGroup, row: usize) -> Error {
-    if private.expects_absent != Some(OnDuplicate::Fail) {
+    if private.expects_absent != Some(OnDuplicate::Fail) || group.is_tombstone(row) {
         return Error::Conflict;
     }
     let (mut bytes, mut key) = (Vec::new(), Vec::new());
@@ -148,7 +150,7 @@ fn conflict(txn: &Txn, t: &TxnTable, private: &PrivateSegment, group: &RowGroup,
     }
 }
 
-/// The first live row of the private segment whose key is in the other one too, and live now.
+/// The first row of the private segment, or deleted row, whose key is in the other one too, and live now.
 fn first_common_key(
     t: &TxnTable,
     private: &PrivateSegment,
@@ -172,7 +174,7 @@ fn first_common_key(
                 group.push_key(first, &mut key)?;
             }
             Event::Versions(versions) => {
-                let mine = versions.iter().find(|v| v.seq == 1 && !v.is_tombstone());
+                let mine = versions.iter().find(|v| v.seq == 1);
                 key.clear();
                 versions[0].group.push_key(versions[0].row, &mut key)?;
                 if let Some(mine) = mine

@@ -193,6 +193,7 @@ impl Txn {
         if let Some(xid) = self.prepared_xid() {
             return self.engine.commit_prepared(&xid).map(|_| ());
         }
+        self.forget_savepoints();
         self.forget_undone();
         if !self.has_writes() {
             return Ok(());
@@ -473,20 +474,21 @@ impl Engine {
             if t.table.last_commit_seq.load(Ordering::Acquire) <= check.seq() && queue.prepared.is_empty() {
                 continue;
             }
-            let expected: Vec<(Key, OnDuplicate)> = t
+            let expected: Vec<(Key, OnDuplicate, bool)> = t
                 .own
                 .read()
                 .map
                 .iter()
-                .filter_map(|(key, w)| Some((key.clone(), w.expects_absent.filter(|_| w.row.is_some())?)))
+                .filter_map(|(key, w)| Some((key.clone(), w.expects_absent?, w.row.is_some())))
                 .collect();
-            for (key, mode) in expected {
+            for (key, mode, is_row) in expected {
                 if !committed_since(queue, &t.table, &t.layout, &key, check.seq())? {
                     continue;
                 }
-                let has_entries = t.table.is_index() || !t.table.indexes().is_empty();
-                let is_silent = resolve == Resolve::Silently && !has_entries;
+                let is_silent = resolve == Resolve::Silently && !t.has_entries();
                 match mode {
+                    // Inserted and deleted again: the row that is there now is another one's.
+                    _ if !is_row => return Err(Error::Conflict),
                     OnDuplicate::Replace if is_silent => {
                         if let Some(write) = t.own.write().map.get_mut(&key) {
                             write.expects_absent = None;

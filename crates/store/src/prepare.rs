@@ -46,7 +46,9 @@ impl Txn {
     /// First phase: makes the work durable without committing it. Afterwards `commit` and `rollback` cannot be
     /// refused, and dropping the transaction leaves it prepared. A transaction without writes is not prepared.
     pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
-        self.forget_undone();
+        // Rows that were inserted and deleted again stay: the coordinator was told of both, so the keys must be free where
+        // it repeats them.
+        self.forget_savepoints();
         if !self.has_writes() {
             return Ok(());
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rrd_store::fs::Fs;
 use rrd_store::fs::sim::SimFs;
-use rrd_store::schema::{ColumnDef, Compression, Lane};
+use rrd_store::schema::{ColumnDef, Compression, IndexColumn, IndexDef, Lane};
 use rrd_store::{Config, Direction, Engine, Error, OnDuplicate, Schema, Table, TextUse, Txn};
 
 fn schema() -> Schema {
@@ -67,14 +67,18 @@ fn create(fs: &SimFs) -> (Arc<Engine>, Arc<Table>) {
     (engine, table)
 }
 
-fn put(txn: &mut Txn, table: &Arc<Table>, key: u64, value: u64, mode: OnDuplicate) {
+fn row_of(table: &Arc<Table>, key: u64, value: u64) -> Vec<u8> {
     let mut row = Vec::new();
     let layout = table.layout();
     let mut writer = layout.writer(&mut row);
     writer.set_int(0, key);
     writer.set_int(1, value);
     writer.finish();
-    txn.insert(table, &row, mode).expect("insert");
+    row
+}
+
+fn put(txn: &mut Txn, table: &Arc<Table>, key: u64, value: u64, mode: OnDuplicate) {
+    txn.insert(table, &row_of(table, key, value), mode).expect("insert");
 }
 
 fn prepared(engine: &Arc<Engine>, table: &Arc<Table>, key: u64, xid: &[u8]) -> Txn {
@@ -230,6 +234,87 @@ fn what_a_coordinator_was_told_is_not_settled_silently() {
         assert!(matches!(slow.prepare(b"x"), Err(Error::Conflict)), "{mode:?}");
         slow.rollback();
     }
+}
+
+/// What a transaction has put and taken away again is nothing: a row that another one put there meanwhile stays.
+#[test]
+fn a_row_put_and_taken_away_does_not_take_away_another_ones() {
+    for is_spilled in [false, true] {
+        for mode in [OnDuplicate::Fail, OnDuplicate::Ignore, OnDuplicate::Replace] {
+            let (engine, table) = create_indexed(&SimFs::new(), if is_spilled { 100 } else { 1 << 20 });
+            let what = format!("{mode:?}, spilled: {is_spilled}");
+            let mut slow = engine.begin();
+            put(&mut slow, &table, 1, 10, mode);
+            slow.delete(&table, &key_of(&table, 1)).expect("delete");
+            let mut fast = engine.begin();
+            put(&mut fast, &table, 1, 10, OnDuplicate::Fail);
+            fast.commit().expect("commit");
+            match slow.commit() {
+                Ok(()) | Err(Error::Conflict | Error::Duplicate { .. }) => {}
+                Err(other) => panic!("{what}: {other}"),
+            }
+            slow.rollback();
+            assert_eq!(rows_now(&engine), 1, "{what}");
+            assert!(is_taken(&engine, &table, 10), "{what}: the index entry");
+
+            // A coordinator was told of both.
+            let mut slow = engine.begin();
+            put(&mut slow, &table, 2, 20, mode);
+            slow.delete(&table, &key_of(&table, 2)).expect("delete");
+            let mut fast = engine.begin();
+            put(&mut fast, &table, 2, 20, OnDuplicate::Fail);
+            fast.commit().expect("commit");
+            let refused = slow.prepare(b"x");
+            assert!(matches!(refused, Err(Error::Conflict | Error::Duplicate { .. })), "{what}: {refused:?}");
+            slow.rollback();
+            assert_eq!(rows_now(&engine), 2, "{what}");
+        }
+    }
+}
+
+/// As before, with a unique value that an UPDATE gave up.
+#[test]
+fn a_unique_value_given_up_is_not_taken_from_another_row() {
+    for is_spilled in [false, true] {
+        let (engine, table) = create_indexed(&SimFs::new(), if is_spilled { 100 } else { 1 << 20 });
+        let mut slow = engine.begin();
+        put(&mut slow, &table, 1, 10, OnDuplicate::Fail);
+        slow.update(&table, &key_of(&table, 1), &row_of(&table, 1, 11)).expect("update");
+        let mut fast = engine.begin();
+        put(&mut fast, &table, 2, 10, OnDuplicate::Fail);
+        fast.commit().expect("commit");
+        match slow.commit() {
+            Ok(()) | Err(Error::Conflict | Error::Duplicate { .. }) => {}
+            Err(other) => panic!("{other}"),
+        }
+        slow.rollback();
+        assert!(is_taken(&engine, &table, 10), "spilled: {is_spilled}");
+    }
+}
+
+fn create_indexed(fs: &SimFs, spill_bytes: usize) -> (Arc<Engine>, Arc<Table>) {
+    let mut config = Config::new("/rrd");
+    config.background = false;
+    config.tuning.txn_spill_bytes = spill_bytes;
+    let engine = Engine::open(config, Arc::new(fs.clone()) as Arc<dyn Fs>).expect("open");
+    let mut schema = schema();
+    let columns = vec![IndexColumn { column: 1, sort_lane: None, nulls_last: false }];
+    schema.indexes = vec![IndexDef { id: 1, name: "value".into(), unique: true, columns }];
+    schema.next_index = 2;
+    engine.create_table("db/t", schema).expect("create");
+    let table = engine.table("db/t").expect("table");
+    (engine, table)
+}
+
+fn is_taken(engine: &Arc<Engine>, table: &Arc<Table>, value: u64) -> bool {
+    let mut txn = engine.begin();
+    matches!(txn.insert(table, &row_of(table, 99, value), OnDuplicate::Fail), Err(Error::Duplicate { .. }))
+}
+
+fn key_of(table: &Arc<Table>, key: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    table.layout().push_key(&row_of(table, key, 0), &mut bytes);
+    bytes
 }
 
 #[test]

@@ -102,6 +102,11 @@ impl TxnTable {
         }
     }
 
+    /// Whether rows have index entries, or are some: then a row goes with others.
+    pub fn has_entries(&self) -> bool {
+        self.table.is_index() || !self.table.indexes().is_empty()
+    }
+
     /// The newest key of each series that was written to, if all are known.
     pub fn take_newest(&mut self) -> Option<HashMap<Key, Key>> {
         if std::mem::replace(&mut self.newest_lost, true) { None } else { Some(std::mem::take(&mut self.newest)) }

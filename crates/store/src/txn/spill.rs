@@ -8,10 +8,14 @@ use crate::own::{OwnWrite, PrivateSegment};
 use crate::write_out::{OutRow, OutRows};
 
 impl Txn {
-    /// Before a commit: there is no way back, and rows that were inserted and deleted again never were.
-    pub(crate) fn forget_undone(&mut self) {
+    /// Before a commit: there is no way back.
+    pub(crate) fn forget_savepoints(&mut self) {
         self.savepoints.clear();
         self.undo.clear();
+    }
+
+    /// Rows that were inserted and deleted again never were, unless somebody was told of them.
+    pub(crate) fn forget_undone(&mut self) {
         for t in &self.tables {
             let mut own = t.own.write();
             if own.private.is_empty() {
