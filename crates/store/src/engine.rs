@@ -859,6 +859,7 @@ impl Table {
             fallen_rows: AtomicU64::new(0),
             fallen_seen: Mutex::default(),
             flushed_row_bytes: AtomicU64::new(0),
+            pushed_until: AtomicU64::new(0),
             reserved_bytes: AtomicU64::new(0),
             refused_rows: AtomicU64::new(0),
         }

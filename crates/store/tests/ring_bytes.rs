@@ -49,6 +49,7 @@ struct Load {
 }
 
 struct Bench {
+    fs: SimFs,
     engine: Arc<Engine>,
     table: Arc<Table>,
     random: Random,
@@ -65,9 +66,8 @@ struct Bench {
 
 impl Bench {
     fn new(max_bytes: u64, tiers: &str) -> Bench {
-        let mut config = Config::new("/data/rrd");
-        config.clock_micros = Some(i64::MAX / 2);
-        let engine = Engine::open(config, Arc::new(SimFs::new())).unwrap();
+        let fs = SimFs::new();
+        let engine = Bench::open(&fs);
         let tiers: Vec<TierDef> = serde_json::from_str(tiers).unwrap();
         let schema: Schema = serde_json::from_str(SCHEMA).unwrap();
         let ring = Ring { max_bytes: Some(max_bytes), ..Ring::default() };
@@ -77,6 +77,7 @@ impl Bench {
         let random = Random(0x9E37_79B9_7F4A_7C15 ^ seed.wrapping_mul(0x2545_F491_4F6C_DD1D));
         let walks = vec![1 << 20; SENSORS as usize];
         Bench {
+            fs,
             engine,
             table,
             random,
@@ -87,6 +88,23 @@ impl Bench {
             used: Vec::new(),
             least_full: 1.0,
         }
+    }
+
+    fn open(fs: &SimFs) -> Arc<Engine> {
+        let mut config = Config::new("/data/rrd");
+        config.clock_micros = Some(i64::MAX / 2);
+        Engine::open(config, Arc::new(fs.clone())).unwrap()
+    }
+
+    /// Starts anew.
+    fn restart(self) -> Bench {
+        let Bench { fs, engine, table, random, walks, late, max_bytes, noise, used, least_full } = self;
+        let name = table.name();
+        engine.close().unwrap();
+        drop((table, engine));
+        let engine = Bench::open(&fs);
+        let table = engine.table(&name).unwrap();
+        Bench { fs, engine, table, random, walks, late, max_bytes, noise, used, least_full }
     }
 
     fn key(sensor: u64, time: u64) -> Vec<u8> {
@@ -175,8 +193,12 @@ impl Bench {
     }
 
     fn visible(&self) -> u64 {
+        self.rows_of(&self.table)
+    }
+
+    fn rows_of(&self, table: &Arc<Table>) -> u64 {
         let mut txn = self.engine.begin();
-        let mut cursor = txn.cursor(&self.table).unwrap();
+        let mut cursor = txn.cursor(table).unwrap();
         cursor.seek(None, true, Direction::Forward).unwrap();
         std::iter::from_fn(|| cursor.next_span(1 << 14).unwrap()).map(|span| u64::from(span.rows)).sum()
     }
@@ -246,4 +268,37 @@ fn a_ring_of_bytes_holds_at_full_speed() {
     let mut bench = Bench::new(600_000, "[]");
     bench.run(&Load { late: 20, updates: 4, deletes: 1, laps: 5, jumps: false, is_paced: false });
     bench.report("full speed");
+}
+
+/// Tiers that are kept for ever are in the ring, too: they make room for rows, and rows for them.
+#[test]
+fn tiers_in_a_ring_of_bytes_leave_half_of_it_to_rows() {
+    let tiers = r#"[{"id": 1, "name": "30m", "bucket": {"fixed": {"length": 1800000000}}},
+        {"id": 2, "name": "1d", "bucket": {"fixed": {"length": 86400000000}}}]"#;
+    for is_paced in [true, false] {
+        let mut bench = Bench::new(900_000, tiers);
+        bench.run(&Load { late: 20, updates: 4, deletes: 1, laps: 4, jumps: false, is_paced });
+        bench.report("tiers for ever");
+        bench.engine.flush_table(&bench.table).unwrap();
+        let rows = |bench: &Bench| {
+            let tiers = bench.table.tiers();
+            let of = |n: usize| bench.rows_of(&tiers[n].table);
+            (bench.visible(), of(0), of(1))
+        };
+        let bytes = |table: &Arc<Table>| table.stats().data_bytes * 100 / bench.max_bytes;
+        let tiers = bench.table.tiers();
+        let shares = (bytes(&bench.table), bytes(&tiers[0].table), bytes(&tiers[1].table));
+        let before = rows(&bench);
+        println!("  {shares:?}% of the bytes are rows and tiers, of which there are {before:?}");
+        // At full speed tiers have buckets that a merge would make one of.
+        assert!(shares.0 >= if is_paced { 35 } else { 5 }, "{shares:?}");
+        if is_paced {
+            // The coarse tier, which takes little, has all its days.
+            let days = 4 * LAP * STEP / 86400 * SENSORS;
+            assert!((days..=days + 2 * SENSORS).contains(&before.2), "{} rows for {days}", before.2);
+            assert!((30..=50).contains(&shares.1), "{shares:?}");
+        }
+        let bench = bench.restart();
+        assert_eq!(rows(&bench), before, "what went comes back after a start");
+    }
 }

@@ -41,6 +41,10 @@ const SEGMENT_OVERHEAD: u64 = 4096;
 /// The share of `MAX_BYTES` that one flush or bulk statement may fill.
 const RING_SHARE: f64 = 0.9;
 
+/// The share of `MAX_BYTES` that tiers may take; beyond that their oldest buckets go before rows do. Buckets that are kept for
+/// ever would leave no room for rows else.
+const TIER_SHARE: f64 = 0.5;
+
 /// A memtable of a ring of bytes is flushed when it will take this part of the ring.
 const PORTIONS_OF_RING: f64 = 32.0;
 
@@ -100,7 +104,11 @@ impl Engine {
         if used <= wanted {
             return Ok(Some(Reserved::new(base.clone(), incoming)));
         }
-        if let Some(to) = self.position_that_frees(&base, used - wanted)? {
+        self.make_room_in_tiers(&base, max_bytes, used - wanted)?;
+        let used = self.ring_bytes(&base);
+        if used > wanted
+            && let Some(to) = self.position_that_frees(&base, used - wanted)?
+        {
             base.ring.lock().push_to = Some(to);
             self.commit_nothing(&base)?;
             self.expire(&base)?;
@@ -116,6 +124,26 @@ impl Engine {
             );
         }
         Ok(Some(Reserved::new(base.clone(), incoming)))
+    }
+
+    /// Lets go the oldest buckets of tiers that have more than their share of a ring of bytes, until `bytes` are free.
+    fn make_room_in_tiers(&self, base: &Arc<Table>, max_bytes: u64, bytes: u64) -> Result<()> {
+        let tiers = base.tiers();
+        let share = (max_bytes as f64 * TIER_SHARE) as u64;
+        let taken = || tiers.iter().map(|tier| segment_bytes(&tier.table)).sum::<u64>();
+        let end = taken().saturating_sub(bytes).max(share);
+        for _ in 0..tiers.len() {
+            let more = taken().saturating_sub(end);
+            let Some(largest) = tiers.iter().map(|tier| &tier.table).max_by_key(|tier| segment_bytes(tier)) else {
+                break;
+            };
+            let Some(to) = self.position_that_frees(largest, more)?.filter(|_| more > 0) else { break };
+            largest.pushed_until.fetch_max(to.time, Ordering::Relaxed);
+            largest.ring.lock().push_to = Some(to);
+            self.commit_nothing(base)?;
+            self.expire(largest)?;
+        }
+        Ok(())
     }
 
     /// Before a memtable of a table is written; `takes` are the bytes that it took, if that was tried and was too much.
@@ -246,8 +274,8 @@ impl Engine {
 
     /// Bytes on disk of a table, its indexes and tiers. What only open snapshots still need does not count.
     pub(crate) fn ring_bytes(&self, base: &Arc<Table>) -> u64 {
-        let of = |t: &Arc<Table>| t.version().segments.values().map(|s| s.meta().bytes).sum::<u64>();
-        base.with_parts().iter().map(of).sum::<u64>() + base.reserved_bytes.load(Ordering::Relaxed)
+        base.with_parts().iter().map(|part| segment_bytes(part)).sum::<u64>()
+            + base.reserved_bytes.load(Ordering::Relaxed)
     }
 
     /// How far the horizon has to move so that segments of `bytes` in all are behind it; `None` if no row is there.
@@ -275,6 +303,10 @@ impl Engine {
         }
         Ok(ends.last().map(|(end, _)| Position { time: end.saturating_add(1), key: Key::new() }))
     }
+}
+
+fn segment_bytes(table: &Table) -> u64 {
+    table.version().segments.values().map(|s| s.meta().bytes).sum()
 }
 
 /// When segments end, and their bytes. Those of a chunk go together, so that no rows are left over that are behind the horizon

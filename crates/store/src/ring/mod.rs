@@ -73,6 +73,11 @@ impl RingState {
         self.rows
     }
 
+    /// Where the horizon has to move to free bytes.
+    pub fn take_push(&mut self) -> Option<Position> {
+        self.push_to.take()
+    }
+
     /// Whether the horizon moves with the clock.
     pub fn follows_clock(&self) -> bool {
         self.follows_clock

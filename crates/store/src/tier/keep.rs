@@ -110,6 +110,8 @@ impl Table {
         let all = match base.schema().ring.max_bytes {
             // A ring of bytes has no room for more: a bucket that its horizon enters stays as it is.
             Some(_) if base.is_same(self) => time,
+            // Nor do buckets wait that went to make room.
+            Some(_) => dependents.line(time.min(needed)).max(self.pushed_until.load(Ordering::Relaxed).min(time)),
             _ => dependents.line(time.min(needed)),
         };
         // Readings before a bucket count for its points.
@@ -190,21 +192,24 @@ impl Engine {
     /// while no other commit is applied.
     pub(crate) fn turn_tiers(&self, table: &Table, seq: u64, snapshots: &[u64]) {
         let tiers = table.tiers();
-        if tiers.iter().all(|tier| tier.def.keep.is_none()) {
+        let schema = table.schema();
+        if tiers.iter().all(|tier| tier.def.keep.is_none()) && schema.ring.max_bytes.is_none() {
             return;
         }
         let version = table.version();
         let newest = version.memtables().filter_map(|m| m.touched()?.newest());
         let newest = newest.fold(table.newest_seen.load(Ordering::Relaxed), u64::max);
         table.newest_seen.store(newest, Ordering::Relaxed);
-        let schema = table.schema();
         for tier in tiers.iter() {
-            let (Some(keep), Some(buckets)) = (tier.def.keep, Buckets::of(&schema, tier.def.bucket)) else { continue };
-            let reference = buckets.lane().micros(newest).min(self.clock_micros());
-            // The first bucket whose end is not too old.
-            let oldest = buckets.interval(buckets.lane().at_or_after(reference.saturating_sub_unsigned(keep))).first;
+            let Some(buckets) = Buckets::of(&schema, tier.def.bucket) else { continue };
+            let kept = tier.def.keep.map(|keep| {
+                let reference = buckets.lane().micros(newest).min(self.clock_micros());
+                // The first bucket whose end is not too old.
+                buckets.interval(buckets.lane().at_or_after(reference.saturating_sub_unsigned(keep))).first
+            });
             let gate = tier.table.version().gate.clone();
-            let position = Position { time: oldest, key: Key::new() };
+            let kept = kept.map(|time| Position { time, key: Key::new() });
+            let Some(position) = kept.max(tier.table.ring.lock().take_push()) else { continue };
             if position > gate.position() {
                 gate.move_to(seq, position, snapshots);
                 self.workers.ask_merge(tier.table.id);
