@@ -53,6 +53,9 @@ fn lines(handle: &TableHandle, repaired: &Repaired) -> Vec<String> {
         lines.push("where lost rows had replaced or deleted older ones, the older ones may be back".into());
     }
     lines.extend(repaired.indexes.iter().map(|name| format!("index '{name}' was made again from the rows")));
+    lines.extend(repaired.tiers.iter().map(|(name, lost)| {
+        format!("tier '{name}' lost {lost} buckets, wholly or in part; those whose rows are there are made again")
+    }));
     let repeated = repaired.repeated.iter();
     lines.extend(
         repeated.map(|(name, n)| format!("{n} rows have a value of the unique index '{name}' that another has")),

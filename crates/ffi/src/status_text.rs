@@ -9,7 +9,7 @@ use rrd_store::Engine;
 use crate::connections::Connections;
 use crate::guard::broken;
 
-/// Transactions that are listed, the oldest ones.
+/// Transactions that are listed, the oldest ones; the same of tables with a ring or tiers, the largest ones.
 const LISTED: usize = 50;
 
 /// Counters by section; what is in none of them comes last, so a new one is never missing.
@@ -39,6 +39,7 @@ pub fn report(engine: &Engine, connections: &Connections) -> String {
     let _ = write_state(&mut out, engine);
     let _ = write_transactions(&mut out, engine, connections);
     let _ = write_work(&mut out, engine);
+    let _ = write_rings(&mut out, engine);
     let _ = write_memory(&mut out, engine);
     let _ = write_counters(&mut out, engine);
     out
@@ -121,6 +122,42 @@ fn write_work(out: &mut String, engine: &Engine) -> std::fmt::Result {
         writeln!(out, "  {} of '{}': {so_far}, for {}", job.kind, job.table, seconds(job.since.elapsed()))?;
     }
     Ok(())
+}
+
+/// Nothing if no table has a ring or tiers.
+fn write_rings(out: &mut String, engine: &Engine) -> std::fmt::Result {
+    let mut tables = engine.base_tables();
+    tables.retain(|table| !table.schema().ring.is_unbounded() || !table.tiers().is_empty());
+    if tables.is_empty() {
+        return Ok(());
+    }
+    let mut tables: Vec<_> = tables.into_iter().map(|table| (table.report(), table)).collect();
+    tables.sort_by_key(|(report, _)| std::cmp::Reverse(report.data_bytes + report.index_bytes));
+    writeln!(out, "RINGS AND TIERS")?;
+    for (report, table) in tables.iter().take(LISTED) {
+        let tiers = table.tier_reports(false);
+        let bytes = report.data_bytes + report.index_bytes + tiers.iter().map(|t| t.table.data_bytes).sum::<u64>();
+        let limit = report.schema.ring.max_bytes.map_or(String::new(), |limit| format!(" of {limit} (MAX_BYTES)"));
+        writeln!(
+            out,
+            "  '{}': {} rows, {} behind the horizon, {} refused; {bytes} bytes{limit}",
+            table.name(),
+            report.rows,
+            report.rows_behind,
+            report.refused_rows
+        )?;
+        for tier in tiers {
+            writeln!(
+                out,
+                "    tier '{}': {} buckets in {} bytes, {} spans of time computed when read",
+                tier.def.name, tier.table.rows, tier.table.data_bytes, tier.dirty
+            )?;
+        }
+    }
+    match tables.len().saturating_sub(LISTED) {
+        0 => Ok(()),
+        more => writeln!(out, "  and {more} smaller ones"),
+    }
 }
 
 fn write_memory(out: &mut String, engine: &Engine) -> std::fmt::Result {

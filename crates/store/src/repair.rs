@@ -1,8 +1,9 @@
 //! REPAIR TABLE: saves what can be read of damaged segments, says what is lost, rebuilds indexes.
 //!
 //! Only segments in which something is found are written anew (segment/salvage.rs says what is saved). An index holds
-//! nothing that the rows do not: when one is damaged, or rows were lost, its entries are made again from the rows. One
-//! manifest edit puts all of it in the place of what there was. The damaged files stay beside the new ones, with
+//! nothing that the rows do not: when one is damaged, or rows were lost, its entries are made again from the rows. A tier may
+//! have buckets whose rows are long gone: what can be read of them is saved, and those whose rows are there are computed anew
+//! by the next flush; until then they are computed when they are read. One manifest edit puts all of it in the place of what there was. The damaged files stay beside the new ones, with
 //! `.damaged` behind their names, until the table is dropped or a person removes them.
 //!
 //! Nobody may write to the table meanwhile: the server's locks see to that, and a commit that comes in between all the
@@ -31,6 +32,7 @@ use crate::schema::Schema;
 use crate::segment::{Loss, SegmentMeta, SegmentWriter};
 use crate::snapshot::Snapshot;
 use crate::table::{TRUNCATED_PROPERTY, Table};
+use crate::tier::{Tier, build_edit};
 use crate::version::Version;
 use crate::write_out::OutRows;
 
@@ -49,12 +51,18 @@ pub struct Repaired {
     pub segments: u64,
     /// Names of indexes that were made again.
     pub indexes: Vec<String>,
+    /// Names of tiers with damaged segments, and how many of their buckets were lost, wholly or in part.
+    pub tiers: Vec<(String, u64)>,
     /// Entries that occur twice in a unique index: (its name, how many).
     pub repeated: Vec<(String, u64)>,
 }
 
 /// A segment and what stands in for it; `None` if nothing of it was saved.
-type Swap = (Arc<LiveSegment>, Option<SegmentMeta>);
+struct Swap {
+    table: Arc<Table>,
+    old: Arc<LiveSegment>,
+    new: Option<SegmentMeta>,
+}
 
 impl Engine {
     /// Repairs a table. `progress(bytes done, bytes)` returns false to stop, which has no effect but on time.
@@ -76,13 +84,17 @@ impl Engine {
         });
         match result {
             Ok(_) => {
-                swaps.iter().for_each(|(old, _)| self.keep_aside(old));
+                swaps.iter().for_each(|swap| self.keep_aside(&swap.old));
                 tables.iter().for_each(|t| self.workers.ask_merge(t.id));
+                if !repaired.tiers.is_empty() {
+                    self.workers.ask_flush(table.id);
+                }
                 Ok(repaired)
             }
             Err(error) => {
-                let metas: Vec<SegmentMeta> = swaps.into_iter().filter_map(|(_, new)| new).collect();
-                self.remove_refused(table, &metas);
+                for Swap { table, new, .. } in swaps {
+                    self.remove_refused(&table, new.as_slice());
+                }
                 Err(error)
             }
         }
@@ -106,7 +118,7 @@ impl Engine {
                 let (new, losses) = self.salvage(table, segment, &mut |now| progress(done + now, total))?;
                 repaired.segments += 1;
                 repaired.losses.extend(losses);
-                swaps.push((segment.clone(), new));
+                swaps.push(Swap { table: table.clone(), old: segment.clone(), new });
             }
             done += segment.meta().bytes;
         }
@@ -122,6 +134,19 @@ impl Engine {
             }
             is_sound = is_sound && self.leads_to_all(table, &rows, index, version)?;
             entries.push(if is_sound { None } else { Some(self.rebuild(table, &rows, index, repaired)?) });
+        }
+        for (tier, version) in table.tiers().iter().zip(&versions[1 + indexes.len()..]) {
+            let mut lost = None;
+            for segment in version.segments.values() {
+                if !is_whole(segment, &mut |now| progress(done + now, total))? {
+                    let (new, losses) = self.salvage(&tier.table, segment, &mut |now| progress(done + now, total))?;
+                    repaired.segments += 1;
+                    *lost.get_or_insert(0) += losses.iter().map(|loss| loss.rows).sum::<u64>();
+                    swaps.push(Swap { table: tier.table.clone(), old: segment.clone(), new });
+                }
+                done += segment.meta().bytes;
+            }
+            repaired.tiers.extend(lost.map(|lost| (tier.def.name.clone(), lost)));
         }
         Ok(entries)
     }
@@ -165,9 +190,9 @@ impl Engine {
     }
 
     fn swap(&self, table: &Table, version: &mut Version, swaps: &[Swap]) {
-        for (old, new) in swaps {
-            version.segments.remove(old.meta().id);
-            if let Some(meta) = new {
+        for swap in swaps.iter().filter(|swap| swap.table.is_same(table)) {
+            version.segments.remove(swap.old.meta().id);
+            if let Some(meta) = &swap.new {
                 let segment = LiveSegment::open(&self.fs, &self.cache, &table.dir, table.id, meta.clone());
                 version.segments.insert(segment);
             }
@@ -261,9 +286,16 @@ impl Engine {
         let rebuilt = || indexes.iter().zip(entries).filter_map(|(i, new)| new.as_ref().map(|new| (&i.table, new)));
         // What was lost may have borne the largest number, which must not be given again.
         let mut edits = vec![Edit::NextSeq { seq: seq + 1 }];
-        for (old, new) in swaps {
+        for Swap { table, old, new } in swaps {
             edits.extend(new.iter().map(|meta| Edit::AddSegment { table: table.id, meta: meta.clone() }));
             edits.push(Edit::RemoveSegment { table: table.id, segment: old.meta().id });
+        }
+        let tiers = table.tiers();
+        let is_damaged = |tier: &Tier| swaps.iter().any(|swap| swap.table.is_same(&tier.table));
+        let mut builds: Vec<u32> = tiers.iter().filter(|tier| is_damaged(tier)).map(|tier| tier.def.id).collect();
+        if !builds.is_empty() {
+            builds.extend(table.version().active.touched().iter().flat_map(|touched| touched.builds()));
+            edits.push(build_edit(table, &builds));
         }
         for (index, new) in rebuilt() {
             edits.push(Edit::Truncate { table: index.id, flushed_seq: seq });
@@ -275,13 +307,20 @@ impl Engine {
             return Ok(());
         }
         self.fs.sync_dir(&table.dir)?;
-        swaps.iter().for_each(|(old, _)| link_aside(&*self.fs, old.path()));
+        tiers.iter().filter(|tier| is_damaged(tier)).try_for_each(|tier| self.fs.sync_dir(&tier.table.dir))?;
+        swaps.iter().for_each(|swap| link_aside(&*self.fs, swap.old.path()));
         let committed = self.commit_manifest_in_turn(&edits);
         if committed.is_ok() || self.manifest.is_poisoned() {
             rebuilt().for_each(|(_, new)| new.iter().for_each(|p| p.segment.keep()));
         }
         committed?;
         table.install(|version| self.swap(table, version, swaps));
+        for tier in tiers.iter().filter(|tier| is_damaged(tier)) {
+            tier.table.install(|version| self.swap(&tier.table, version, swaps));
+        }
+        if let Some(mut touched) = table.version().active.touched() {
+            builds.iter().for_each(|id| touched.note_build(*id, seq));
+        }
         for (index, new) in rebuilt() {
             let chunks = index.chunks.lock().clone();
             self.empty(index);

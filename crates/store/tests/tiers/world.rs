@@ -127,7 +127,7 @@ pub fn comparable(layout: &RowLayout, row: &[u8]) -> Vec<Option<u64>> {
 
 pub struct World {
     pub random: Random,
-    fs: SimFs,
+    pub fs: SimFs,
     pub engine: Arc<Engine>,
     pub table: Arc<Table>,
     /// An old snapshot and the rows that it saw.
