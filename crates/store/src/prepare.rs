@@ -44,13 +44,20 @@ type NumberedCommit = (Arc<Pending>, Arc<Prepared>);
 
 impl Txn {
     /// First phase: makes the work durable without committing it. Afterwards `commit` and `rollback` cannot be
-    /// refused, and dropping the transaction leaves it prepared. A transaction without writes is not prepared.
+    /// refused, and dropping the transaction leaves it prepared. A transaction without writes is not prepared, one that
+    /// dropped chunks as a whole ([`Txn::delete_times`]) is refused: that is an edit of the manifest, which has one phase.
     pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
         // Rows that were inserted and deleted again stay: the coordinator was told of both, so the keys must be free where
         // it repeats them.
         self.forget_savepoints();
         if !self.has_writes() {
             return Ok(());
+        }
+        if let Some(dropped) = self.drops.first() {
+            let name = dropped.table.name();
+            return Err(Error::InvalidInput(format!(
+                "a DELETE of whole chunks of table '{name}' cannot be committed in two phases: delete in a transaction of its own"
+            )));
         }
         let engine = self.engine.clone();
         engine.check_writable()?;

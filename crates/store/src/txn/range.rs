@@ -150,7 +150,7 @@ mod tests {
 
     use crate::compaction::choose::choose;
     use crate::fs::sim::SimFs;
-    use crate::{Config, Engine, OnDuplicate, Schema};
+    use crate::{Config, Engine, Error, OnDuplicate, Schema, Table};
     use std::sync::Arc;
 
     /// (series, time), in chunks of 100.
@@ -159,8 +159,8 @@ mod tests {
         {"id": 1, "name": "ts", "lane": {"int": {"width": 4}}, "nullable": false}],
         "key": [0, 1], "time": {"column": 1, "unit": "s"}, "chunk_length": 100}"#;
 
-    #[test]
-    fn a_merge_planned_before_the_delete_does_not_take_its_segments() {
+    /// Three series of 150 rows, one segment for each and chunk.
+    fn filled() -> (Arc<Engine>, Arc<Table>) {
         let mut config = Config::new("/data/rrd");
         config.background = false;
         let engine = Engine::open(config, Arc::new(SimFs::new())).unwrap();
@@ -181,6 +181,28 @@ mod tests {
             txn.commit().unwrap();
             engine.flush_table(&table).unwrap();
         }
+        (engine, table)
+    }
+
+    #[test]
+    fn a_delete_of_whole_chunks_is_not_prepared_and_takes_nothing_then() {
+        let (engine, table) = filled();
+        let mut txn = engine.begin();
+        assert_eq!(txn.delete_times(&table, Some((0, 120))).unwrap(), Some(3 * 121));
+        assert!(matches!(txn.prepare(b"x"), Err(Error::InvalidInput(message)) if message.contains("'db/t'")));
+        txn.rollback();
+        assert_eq!(table.stats().rows, 3 * 150);
+        assert!(engine.prepared_xids().is_empty());
+        // Such a delete that drops no chunk as a whole is rows like any others.
+        assert_eq!(txn.delete_times(&table, Some((10, 20))).unwrap(), Some(3 * 11));
+        txn.prepare(b"y").unwrap();
+        txn.commit().unwrap();
+        assert_eq!(engine.begin().delete_times(&table, None).unwrap(), Some(3 * 139));
+    }
+
+    #[test]
+    fn a_merge_planned_before_the_delete_does_not_take_its_segments() {
+        let (engine, table) = filled();
         let plans = choose(table.version().segments.values().map(|s| s.meta()), true, true, u64::MAX);
         assert!(!plans.is_empty());
         let mut txn = engine.begin();
