@@ -514,8 +514,11 @@ bool Rrd_conditions::add_function(Item_func *function)
     return add_comparison(function, sides[is_turned], value, is_turned ? rrd_turned(operation) : operation);
   }
   case Item_func::BETWEEN:
-    return !static_cast<Item_func_between *>(function)->negated && sides[1]->cmp_type() == sides[2]->cmp_type() &&
-      add_comparison(function, sides[0], sides[1], Item_func::GE_FUNC) &&
+    if (sides[1]->cmp_type() != sides[2]->cmp_type())
+      return false;
+    if (static_cast<Item_func_between *>(function)->negated)
+      return add_outside(function);
+    return add_comparison(function, sides[0], sides[1], Item_func::GE_FUNC) &&
       add_comparison(function, sides[0], sides[2], Item_func::LE_FUNC);
   case Item_func::IN_FUNC:
     return add_in(function);
@@ -557,6 +560,65 @@ bool Rrd_conditions::add_either(Item_cond *condition)
   if (!field)
     return false;
   push_in(field, images, found, false);
+  return true;
+}
+
+/* Starts a condition that is made of those which are pushed until it is ended. */
+size_t Rrd_conditions::begin(RrdTest test)
+{
+  RrdCondition condition= {};
+  condition.test= test;
+  m_list.push_back(condition);
+  return m_list.size() - 1;
+}
+
+/*
+  Adds one of the parts of an OR. What is known of fields by it holds within it only; values that come later are not for
+  parts.
+*/
+bool Rrd_conditions::add_part(const std::function<bool()> &add)
+{
+  const size_t bounds= m_bounds.size(), only= m_only.size(), texts= m_one_text.size(), late= m_late.size();
+  const bool was_never= m_is_never;
+  m_is_never= false;
+  const size_t all= begin(RRD_TEST_ALL);
+  const bool is_added= add() && m_late.size() == late;
+  if (m_is_never)
+    begin(RRD_TEST_NEVER);
+  end(all);
+  m_is_never= was_never;
+  m_bounds.resize(bounds);
+  m_only.resize(only);
+  m_one_text.resize(texts);
+  m_late.resize(late);
+  return is_added;
+}
+
+bool Rrd_conditions::add_any(Item_cond *condition)
+{
+  const size_t any= begin(RRD_TEST_ANY);
+  List_iterator<Item> each(*condition->argument_list());
+  while (Item *part= each++)
+    if (!add_part([&] { return add_condition(part); }))
+    {
+      m_list.resize(any);
+      return false;
+    }
+  end(any);
+  return true;
+}
+
+bool Rrd_conditions::add_outside(Item_func *function)
+{
+  Item **sides= function->arguments();
+  const size_t any= begin(RRD_TEST_ANY);
+  if (!add_part([&] { return add_comparison(function, sides[0], sides[1], Item_func::LT_FUNC); }) ||
+      !add_part([&] { return add_comparison(function, sides[0], sides[2], Item_func::GT_FUNC); }))
+  {
+    m_list.resize(any);
+    return false;
+  }
+  end(any);
   return true;
 }
 
@@ -603,7 +665,7 @@ bool Rrd_conditions::add_condition(Item *condition)
   {
     Item_cond *parts= static_cast<Item_cond *>(condition);
     if (parts->functype() == Item_func::COND_OR_FUNC)
-      return add_either(parts);
+      return add_either(parts) || add_any(parts);
     if (parts->functype() != Item_func::COND_AND_FUNC)
       return false;
     List_iterator<Item> each(*parts->argument_list());

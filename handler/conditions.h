@@ -7,6 +7,7 @@
 #ifndef RRD_CONDITIONS_H
 #define RRD_CONDITIONS_H
 
+#include <functional>
 #include <list>
 #include <string>
 #include <vector>
@@ -49,6 +50,11 @@ private:
   bool add_in_list(Field *field, Item_func *function, bool is_negated);
   bool add_null(Item *expression, bool is_negated);
   bool add_either(Item_cond *condition);
+  bool add_any(Item_cond *condition);
+  bool add_outside(Item_func *function);
+  bool add_part(const std::function<bool()> &add);
+  size_t begin(RrdTest test);
+  void end(size_t condition) { m_list[condition].count= m_list.size() - condition - 1; }
   bool add_texts(Field *field, Item_func *function, Item **values, uint count, bool is_negated);
   bool compare_steps(const Rrd_steps &steps, Item *value, int operation);
   bool compare_fraction(const Rrd_steps &steps, Item *value, int operation);

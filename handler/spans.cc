@@ -19,17 +19,18 @@ static const longlong clock_step= 300;
 /* Of a packed date: hour, minute and second have 5, 6 and 6 bits. */
 static const uint second_bits= 6, minute_bits= 6, hour_bits= 5;
 
-/* Of texts compared with numbers the server warns, row by row. */
-static bool compares_texts_with_numbers(const Item_func *function)
+/* Of numbers compared with texts or dates the server warns, row by row. */
+static bool compares_numbers_with_others(const Item_func *function)
 {
-  bool has_text= false, has_number= false;
+  bool has_number= false, has_other= false;
   for (uint i= 0; i < function->argument_count(); i++)
   {
     const Item_result type= function->arguments()[i]->cmp_type();
-    has_text|= type == STRING_RESULT;
-    has_number|= type != STRING_RESULT && type != TIME_RESULT;
+    const bool is_number= type != STRING_RESULT && type != TIME_RESULT;
+    has_number|= is_number;
+    has_other|= !is_number;
   }
-  return has_text && has_number;
+  return has_number && has_other;
 }
 
 static bool is_condition(const Item_func *function)
@@ -91,7 +92,7 @@ bool rrd_is_plain_function(const Item_func *function)
     break;
   }
   if (is_condition(function))
-    return !compares_texts_with_numbers(function);
+    return !compares_numbers_with_others(function);
   for (const char *name : names)
     if (!my_strcasecmp(system_charset_info, function->func_name(), name))
       return true;

@@ -176,7 +176,7 @@ class Queries:
         if draw < 0.5:
             return f"{self.constant(column)} {operator} {name}"
         if draw < 0.62:
-            return f"{name} BETWEEN {self.constant(column)} AND {self.constant(column)}"
+            return f"{name} {rng.choice(('', '', 'NOT '))}BETWEEN {self.constant(column)} AND {self.constant(column)}"
         if draw < 0.74:
             values = ", ".join(self.constant(column) for _ in range(rng.randint(1, 5)))
             return f"{name} {rng.choice(('IN', 'IN', 'NOT IN'))} ({values})"
@@ -191,10 +191,17 @@ class Queries:
             return f"({name} = {self.constant(column)} OR {name} = {self.constant(column)})"
         return rng.choice(("1 = 1", "1 = 0", f"{name}", f"NOT ({name} > 0)", "RAND() < 2", f"{name} LIKE 'a%'"))
 
-    def where(self):
+    def conditions(self):
+        """A condition, or some joined by OR and AND."""
         rng = self.rng
-        count = rng.choice((0, 0, 1, 1, 2, 3))
-        return " WHERE " + " AND ".join(self.condition() for _ in range(count)) if count else ""
+        if rng.random() < 0.75:
+            return self.condition()
+        parts = [" AND ".join(self.condition() for _ in range(rng.choice((1, 1, 2)))) for _ in range(rng.randint(2, 3))]
+        return f"{rng.choice(('', '', 'NOT '))}(" + " OR ".join(f"({part})" for part in parts) + ")"
+
+    def where(self):
+        count = self.rng.choice((0, 0, 1, 1, 2, 3))
+        return " WHERE " + " AND ".join(self.conditions() for _ in range(count)) if count else ""
 
     # -- whole queries ------------------------------------------------------------------------------------------
 

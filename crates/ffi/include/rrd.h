@@ -694,6 +694,12 @@ typedef struct RrdAggregateValue {
 // Nothing is: no row meets it; the field is ignored.
 #define RRD_TEST_NEVER 4
 
+// One of some parts at least: the next `count` conditions are these parts, with what belongs to them.
+#define RRD_TEST_ANY 5
+
+// All of some parts, as above.
+#define RRD_TEST_ALL 6
+
 // By its value.
 #define RRD_GROUP_VALUE 0
 

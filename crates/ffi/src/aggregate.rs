@@ -38,6 +38,11 @@ pub const RRD_TEST_NULL: RrdTest = 3;
 /// Nothing is: no row meets it; the field is ignored.
 pub const RRD_TEST_NEVER: RrdTest = 4;
 
+/// One of some parts at least: the next `count` conditions are these parts, with what belongs to them.
+pub const RRD_TEST_ANY: RrdTest = 5;
+/// All of some parts, as above.
+pub const RRD_TEST_ALL: RrdTest = 6;
+
 /// A condition on a field. For NULL none holds but `RRD_TEST_NULL`, negated or not.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -205,21 +210,10 @@ impl AggregateQuery {
     /// All pointers in it are valid as counts, field lengths and text lengths say.
     pub unsafe fn read(format: &Arc<RecordFormat>, raw: &RrdAggregateQuery) -> Outcome<AggregateQuery> {
         let mut query = Query { threads: threads(raw.threads), ..Query::default() };
-        let mut of_key = Vec::new();
-        let mut is_never = false;
         // SAFETY: promised by the caller, here and below.
-        for condition in unsafe { slice(raw.conditions, raw.condition_count)? } {
-            if condition.test == RRD_TEST_NEVER {
-                is_never = true;
-                continue;
-            }
-            let at = place_of(format, condition.field)?;
-            let condition = unsafe { read_condition(format, at, condition)? };
-            of_key.extend(in_key(format, at, &condition));
-            of_key.push(condition.clone());
-            query.conditions.push(condition);
-        }
-        let ranges = if is_never { Vec::new() } else { key_ranges(&key_lanes(format), &of_key) };
+        let (conditions, of_key) = unsafe { read_conditions(format, slice(raw.conditions, raw.condition_count)?)? };
+        query.conditions = conditions;
+        let ranges = key_ranges(&key_lanes(format), &of_key);
         if raw.group_count > MOST_GROUPS {
             return Err(unsupported("more than 64 groups"));
         }
@@ -295,6 +289,47 @@ fn place_of(format: &RecordFormat, number: u32) -> Outcome<usize> {
 }
 
 // -- Conditions ----------------------------------------------------------------------------------------------
+
+/// Conditions, and what they say of the clustering key.
+///
+/// # Safety
+/// As for [`AggregateQuery::read`].
+unsafe fn read_conditions(
+    format: &RecordFormat,
+    mut raw: &[RrdCondition],
+) -> Outcome<(Vec<Condition>, Vec<Condition>)> {
+    let (mut conditions, mut of_key) = (Vec::new(), Vec::new());
+    while let Some((first, rest)) = raw.split_first() {
+        raw = rest;
+        match first.test {
+            RRD_TEST_NEVER => {
+                conditions.push(Condition::Any(Vec::new()));
+                of_key.push(Condition::Any(Vec::new()));
+            }
+            RRD_TEST_ANY | RRD_TEST_ALL => {
+                if first.count > rest.len() {
+                    return Err(Failure::internal("internal error: parts of a condition are missing"));
+                }
+                let (parts, rest) = rest.split_at(first.count);
+                raw = rest;
+                let made = if first.test == RRD_TEST_ANY { Condition::Any } else { Condition::All };
+                // SAFETY: promised by the caller, here and below.
+                let (parts, parts_of_key) = unsafe { read_conditions(format, parts)? };
+                conditions.push(made(parts));
+                of_key.push(made(parts_of_key));
+            }
+            _ => {
+                let at = place_of(format, first.field)?;
+                let condition = unsafe { read_condition(format, at, first)? };
+                let mut all = vec![condition.clone()];
+                all.extend(in_key(format, at, &condition));
+                conditions.push(condition);
+                of_key.push(Condition::All(all));
+            }
+        }
+    }
+    Ok((conditions, of_key))
+}
 
 unsafe fn read_condition(format: &RecordFormat, at: usize, raw: &RrdCondition) -> Outcome<Condition> {
     let plan = &format.plans()[at];

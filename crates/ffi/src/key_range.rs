@@ -87,32 +87,80 @@ fn span_of(values: &[u64]) -> Allowed {
 
 /// What all conditions together leave of a column.
 fn allowed(column: usize, conditions: &[Condition]) -> Allowed {
-    let (mut low, mut high) = (0, u64::MAX);
-    let mut values: Option<Vec<u64>> = None;
-    let mut texts: Option<Vec<Vec<u8>>> = None;
-    for condition in conditions.iter().filter(|condition| condition.column() == column) {
-        match condition {
-            Condition::Range { low: least, high: most, negated: false, .. } => {
-                low = low.max(*least);
-                high = high.min(*most);
-            }
-            Condition::In { values: of, negated: false, .. } => match &mut values {
-                Some(values) => values.retain(|value| of.binary_search(value).is_ok()),
-                None => values = Some(of.clone()),
-            },
-            Condition::Bytes { values: of, negated: false, .. } => match &mut texts {
-                Some(texts) => texts.retain(|text| of.binary_search(text).is_ok()),
-                None => texts = Some(of.clone()),
-            },
-            _ => {}
+    conditions.iter().map(|condition| allowed_by(column, condition)).fold(Allowed::Anything, both)
+}
+
+fn allowed_by(column: usize, condition: &Condition) -> Allowed {
+    match condition {
+        Condition::All(parts) => allowed(column, parts),
+        Condition::Any(parts) => {
+            parts.iter().map(|part| allowed_by(column, part)).reduce(either).unwrap_or(Allowed::Values(Vec::new()))
         }
+        other if other.column() != Some(column) => Allowed::Anything,
+        Condition::Range { low, high, negated: false, .. } if low == high => Allowed::Values(vec![*low]),
+        Condition::Range { low, high, negated: false, .. } => Allowed::Span(*low, *high),
+        Condition::In { values, negated: false, .. } => Allowed::Values(values.clone()),
+        Condition::Bytes { values, negated: false, .. } => Allowed::Texts(values.clone()),
+        _ => Allowed::Anything,
     }
-    match (values, texts) {
-        (_, Some(texts)) => Allowed::Texts(texts),
-        (Some(values), _) => Allowed::Values(values.into_iter().filter(|value| (low..=high).contains(value)).collect()),
-        _ if low == high => Allowed::Values(vec![low]),
-        _ if (low, high) == (0, u64::MAX) => Allowed::Anything,
-        _ => Allowed::Span(low, high),
+}
+
+/// What both leave.
+fn both(a: Allowed, b: Allowed) -> Allowed {
+    match (a, b) {
+        (Allowed::Anything, one) | (one, Allowed::Anything) => one,
+        (Allowed::Texts(mut texts), Allowed::Texts(others)) => {
+            texts.retain(|text| others.binary_search(text).is_ok());
+            Allowed::Texts(texts)
+        }
+        (Allowed::Texts(texts), _) | (_, Allowed::Texts(texts)) => Allowed::Texts(texts),
+        (Allowed::Values(mut values), Allowed::Values(others)) => {
+            values.retain(|value| others.binary_search(value).is_ok());
+            Allowed::Values(values)
+        }
+        (Allowed::Values(mut values), Allowed::Span(low, high))
+        | (Allowed::Span(low, high), Allowed::Values(mut values)) => {
+            values.retain(|value| (low..=high).contains(value));
+            Allowed::Values(values)
+        }
+        (Allowed::Span(a, b), Allowed::Span(c, d)) => match (a.max(c), b.min(d)) {
+            (low, high) if low == high => Allowed::Values(vec![low]),
+            (low, high) => Allowed::Span(low, high),
+        },
+    }
+}
+
+/// What one of both leaves.
+fn either(a: Allowed, b: Allowed) -> Allowed {
+    let merged = |values: &mut Vec<u64>, others: Vec<u64>| {
+        values.extend(others);
+        values.sort_unstable();
+        values.dedup();
+    };
+    match (a, b) {
+        (Allowed::Values(mut values), Allowed::Values(others)) => {
+            merged(&mut values, others);
+            Allowed::Values(values)
+        }
+        (Allowed::Texts(mut texts), Allowed::Texts(others)) => {
+            texts.extend(others);
+            texts.sort_unstable();
+            texts.dedup();
+            Allowed::Texts(texts)
+        }
+        (Allowed::Values(values), Allowed::Span(low, high)) | (Allowed::Span(low, high), Allowed::Values(values)) => {
+            match (values.first(), values.last()) {
+                (Some(&first), Some(&last)) if low <= high => Allowed::Span(low.min(first), high.max(last)),
+                (Some(_), _) => Allowed::Values(values),
+                _ => Allowed::Span(low, high),
+            }
+        }
+        (Allowed::Span(a, b), Allowed::Span(c, d)) => match (a <= b, c <= d) {
+            (true, true) => Allowed::Span(a.min(c), b.max(d)),
+            (true, false) => Allowed::Span(a, b),
+            _ => Allowed::Span(c, d),
+        },
+        _ => Allowed::Anything,
     }
 }
 
@@ -175,6 +223,19 @@ mod tests {
         let many: Vec<u64> = (1..300).map(|n| n * 2).collect();
         let found = key_ranges(&[TIME, SERIES], &[one_of(1, &many), range(0, 1, 1)]);
         assert_eq!(found, [(key(&[0, 2]), Some(key(&[2, 0x57])))]);
+    }
+
+    #[test]
+    fn what_one_of_several_conditions_leaves_is_left() {
+        let of = |series, from, to| Condition::All(vec![range(0, series, series), range(1, from, to)]);
+        let either = Condition::Any(vec![of(3, 2, 4), of(9, 7, 8)]);
+        let span = |series| (key(&[series, 0, 2]), Some(key(&[series, 0, 9])));
+        assert_eq!(key_ranges(&[SERIES, TIME], &[either]), [span(3), span(9)]);
+        let of_another = Condition::Any(vec![range(0, 3, 3), range(7, 1, 2)]);
+        assert_eq!(key_ranges(&[SERIES], &[of_another]), [(vec![], None)]);
+        assert_eq!(key_ranges(&[SERIES], &[Condition::Any(vec![])]), []);
+        let spans = Condition::Any(vec![range(0, 1, 3), range(0, 9, 9)]);
+        assert_eq!(key_ranges(&[SERIES], &[spans]), [(key(&[1]), Some(key(&[10])))]);
     }
 
     #[test]

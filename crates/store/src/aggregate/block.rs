@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rrd_codec::{Bitmap, Values};
 use smallvec::SmallVec;
 
+use super::filter::Columns;
 use super::groups::FirstRow;
 use super::query::Value;
 use super::ranges::Ranges;
@@ -55,8 +56,14 @@ impl<'v> Block<'v> {
         self.rows
     }
 
-    /// A column by position.
-    pub fn held(&self, position: usize) -> Result<Held> {
+    /// How a column is held in rows.
+    pub fn lane(&self, position: usize) -> Lane {
+        self.view.layout.schema().columns[position].lane
+    }
+}
+
+impl Columns for Block<'_> {
+    fn held(&self, position: usize) -> Result<Held> {
         if let Some((_, held)) = self.held.borrow().iter().find(|(p, _)| *p == position) {
             return Ok(held.clone());
         }
@@ -68,19 +75,15 @@ impl<'v> Block<'v> {
         Ok(held)
     }
 
-    /// What is known of a column without reading it.
-    pub fn zone(&self, position: usize) -> Option<ZoneMap> {
+    fn zone(&self, position: usize) -> Option<ZoneMap> {
         match &self.from {
             From::Segment { index, group, .. } => index.zone(*group, self.view.layout.schema().columns[position].id),
             From::Rows(_) => None,
         }
     }
+}
 
-    /// How a column is held in rows.
-    pub fn lane(&self, position: usize) -> Lane {
-        self.view.layout.schema().columns[position].lane
-    }
-
+impl Block<'_> {
     /// Whether a column is a part of the clustering key.
     pub fn is_key(&self, position: usize) -> bool {
         self.view.layout.schema().key.iter().any(|&k| usize::from(k) == position)

@@ -5,8 +5,9 @@ use rrd_codec::Pieces;
 use super::query::Condition;
 use super::ranges::Ranges;
 use super::strip::{Rows, Strip};
-use crate::segment::ZoneMap;
+use crate::error::Result;
 use crate::segment::zone::{order_bytes, order_f32, order_f64};
+use crate::segment::{Held, ZoneMap};
 
 /// For which rows of a block a condition holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +28,69 @@ impl Verdict {
     }
 }
 
-/// What a zone map says of a condition.
-pub fn decide(condition: &Condition, zone: &ZoneMap) -> Verdict {
+/// The columns of some rows.
+pub trait Columns {
+    /// A column by position.
+    fn held(&self, position: usize) -> Result<Held>;
+    /// What is known of a column without reading it.
+    fn zone(&self, position: usize) -> Option<ZoneMap>;
+}
+
+/// What zone maps say of a condition.
+pub fn decide(condition: &Condition, columns: &impl Columns) -> Verdict {
+    let worst = |a: Verdict, b: Verdict| match (a, b) {
+        (Verdict::None, _) | (_, Verdict::None) => Verdict::None,
+        (Verdict::All, Verdict::All) => Verdict::All,
+        _ => Verdict::Some,
+    };
+    let best = |a: Verdict, b: Verdict| match (a, b) {
+        (Verdict::All, _) | (_, Verdict::All) => Verdict::All,
+        (Verdict::None, Verdict::None) => Verdict::None,
+        _ => Verdict::Some,
+    };
+    match condition {
+        Condition::Any(parts) => parts.iter().map(|part| decide(part, columns)).fold(Verdict::None, best),
+        Condition::All(parts) => parts.iter().map(|part| decide(part, columns)).fold(Verdict::All, worst),
+        one => {
+            let zone = one.column().and_then(|column| columns.zone(column));
+            zone.map_or(Verdict::Some, |zone| decide_one(one, &zone))
+        }
+    }
+}
+
+/// The rows of `ranges` for which a condition holds. Columns are read only where zone maps do not decide.
+pub fn pick(condition: &Condition, columns: &impl Columns, ranges: &Ranges) -> Result<Ranges> {
+    match condition {
+        Condition::Any(parts) => {
+            let mut found = Ranges::default();
+            for part in parts {
+                match decide(part, columns) {
+                    Verdict::None => {}
+                    Verdict::All => return Ok(ranges.clone()),
+                    Verdict::Some => found = found.or(&pick(part, columns, ranges)?),
+                }
+            }
+            Ok(found)
+        }
+        Condition::All(parts) => {
+            let mut found = ranges.clone();
+            for part in parts {
+                if found.is_empty() {
+                    break;
+                }
+                found = pick(part, columns, &found)?;
+            }
+            Ok(found)
+        }
+        one => match one.column() {
+            Some(column) => Ok(select(one, &Rows::of(&columns.held(column)?, false), ranges)),
+            None => Ok(ranges.clone()),
+        },
+    }
+}
+
+/// What a zone map says of a comparison.
+fn decide_one(condition: &Condition, zone: &ZoneMap) -> Verdict {
     let has_nulls = zone.nulls > 0;
     if let Condition::Null { negated, .. } = *condition {
         let (all, none) = (zone.nulls == zone.rows, !has_nulls);
@@ -49,13 +111,13 @@ pub fn decide(condition: &Condition, zone: &ZoneMap) -> Verdict {
             let is_outside = |value: &Vec<u8>| order_bytes(value) < min || order_bytes(value) > max;
             (false, values.iter().all(is_outside), *negated)
         }
-        Condition::Null { .. } => return Verdict::Some,
+        Condition::Null { .. } | Condition::Any(_) | Condition::All(_) => return Verdict::Some,
     };
     let (all, none) = if negated { (outside, inside) } else { (inside, outside) };
     Verdict::of(all && !has_nulls, none)
 }
 
-/// The rows of `ranges` for which a condition holds.
+/// The rows of `ranges` for which a comparison holds.
 pub fn select(condition: &Condition, rows: &Rows<'_>, ranges: &Ranges) -> Ranges {
     let is_null = |row: usize| rows.is_null(row);
     if let Condition::Null { negated, .. } = *condition {
@@ -89,7 +151,7 @@ pub fn select(condition: &Condition, rows: &Rows<'_>, ranges: &Ranges) -> Ranges
             }),
             _ => Ranges::default(),
         },
-        Condition::Null { .. } => Ranges::default(),
+        Condition::Null { .. } | Condition::Any(_) | Condition::All(_) => Ranges::default(),
     }
 }
 
@@ -170,6 +232,8 @@ mod tests {
     fn holds(condition: &Condition, value: Option<u64>) -> bool {
         match (condition, value) {
             (Condition::Null { negated, .. }, value) => value.is_none() != *negated,
+            (Condition::Any(parts), _) => parts.iter().any(|part| holds(part, value)),
+            (Condition::All(parts), _) => parts.iter().all(|part| holds(part, value)),
             (_, None) => false,
             (Condition::Range { low, high, negated, .. }, Some(v)) => (*low <= v && v <= *high) != *negated,
             (Condition::In { values, negated, .. }, Some(v)) => values.contains(&v) != *negated,
@@ -177,7 +241,29 @@ mod tests {
         }
     }
 
+    /// One column for each position, with its zone map.
+    struct One(Column);
+
+    impl Columns for One {
+        fn held(&self, _: usize) -> Result<Held> {
+            Ok(Held::Column(std::sync::Arc::new(self.0.clone())))
+        }
+
+        fn zone(&self, _: usize) -> Option<ZoneMap> {
+            Some(ZoneMap::of(&self.0))
+        }
+    }
+
     fn condition() -> impl Strategy<Value = Condition> {
+        comparison().prop_recursive(3, 12, 4, |part| {
+            prop_oneof![
+                prop::collection::vec(part.clone(), 0..4).prop_map(Condition::Any),
+                prop::collection::vec(part, 0..4).prop_map(Condition::All),
+            ]
+        })
+    }
+
+    fn comparison() -> impl Strategy<Value = Condition> {
         prop_oneof![
             (0u64..50, 0u64..50, any::<bool>()).prop_map(|(low, high, negated)| range(low, high, negated)),
             any::<bool>().prop_map(|negated| Condition::Null { column: 0, negated }),
@@ -200,9 +286,10 @@ mod tests {
             let ints = values.iter().map(|v| v.unwrap_or(0)).collect();
             let column = Column { values: Values::Int(ints), nulls: Some(nulls).filter(|n| n.count() > 0) };
             let all = Ranges::one(0, values.len());
-            let found = select(&condition, &Rows::of_column(&column, false), &all);
+            let columns = One(column);
+            let found = pick(&condition, &columns, &all).map_err(|error| TestCaseError::fail(error.to_string()))?;
             prop_assert_eq!(&found, &all.filter(|row| holds(&condition, values[row])));
-            match decide(&condition, &ZoneMap::of(&column)) {
+            match decide(&condition, &columns) {
                 Verdict::All => prop_assert_eq!(found, all),
                 Verdict::None => prop_assert!(found.is_empty()),
                 Verdict::Some => {}
@@ -212,7 +299,7 @@ mod tests {
         #[test]
         fn lines_are_cut_where_their_rows_are(
             parts in prop::collection::vec((0u64..60, -3i64..4, 20usize..60), 1..5),
-            condition in condition(),
+            condition in comparison(),
             holes in prop::collection::btree_set(0u32..200, 0..4),
         ) {
             let part = |&(value, step, rows): &(u64, i64, usize)| {

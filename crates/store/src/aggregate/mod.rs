@@ -46,6 +46,16 @@ impl Txn {
 /// Which of the values of a group are NULL fits a word.
 const MAX_GROUP_COLUMNS: usize = 64;
 
+/// Whether a condition fits the lanes of its columns.
+fn fits(condition: &Condition, lane: &impl Fn(usize) -> Lane) -> bool {
+    match condition {
+        Condition::Range { column, .. } | Condition::In { column, .. } => lane(*column) != Lane::Bytes,
+        Condition::Bytes { column, .. } => lane(*column) == Lane::Bytes,
+        Condition::Null { .. } => true,
+        Condition::Any(parts) | Condition::All(parts) => parts.iter().all(|part| fits(part, lane)),
+    }
+}
+
 /// Whether a query fits the schema.
 fn check(query: &Query, schema: &Schema) -> Result<()> {
     let invalid = |what: String| Err(Error::InvalidInput(format!("aggregate query: {what}")));
@@ -56,15 +66,8 @@ fn check(query: &Query, schema: &Schema) -> Result<()> {
         return invalid(format!("more than {MAX_GROUP_COLUMNS} columns to group by"));
     }
     let lane = |column: usize| schema.columns[column].lane;
-    for condition in &query.conditions {
-        let fits = match condition {
-            Condition::Range { column, .. } | Condition::In { column, .. } => lane(*column) != Lane::Bytes,
-            Condition::Bytes { column, .. } => lane(*column) == Lane::Bytes,
-            Condition::Null { .. } => true,
-        };
-        if !fits {
-            return invalid(format!("the condition {condition:?} does not fit the lane of its column"));
-        }
+    if let Some(condition) = query.conditions.iter().find(|condition| !fits(condition, &lane)) {
+        return invalid(format!("the condition {condition:?} does not fit the lane of its column"));
     }
     for group in &query.groups {
         if let Group::Bucket { column, width, .. } = *group

@@ -9,10 +9,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::block::{Block, From};
-use super::filter::select;
+use super::filter::pick;
 use super::query::Condition;
 use super::ranges::Ranges;
-use super::strip::Rows;
 use super::view::{Part, Source, View};
 use crate::error::Result;
 use crate::memtable::Key;
@@ -194,7 +193,7 @@ fn hide_between(
         let block = few.block(i);
         let mut ranges = Ranges::one(0, block.rows());
         if let Some(condition) = &is_common {
-            ranges = select(condition, &Rows::of(&block.held(condition.column())?, false), &ranges);
+            ranges = pick(condition, &*block, &ranges)?;
         }
         ranges = block.newest_versions(ranges)?;
         for range in ranges.as_slice() {

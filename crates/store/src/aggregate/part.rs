@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::block::{Block, BlockRow};
-use super::filter::{Verdict, decide, select};
+use super::filter::{Columns, Verdict, decide, pick, select};
 use super::groups::Groups;
 use super::overlap::{PartSource, hide_old_versions};
 use super::query::{Condition, Group, Query};
@@ -54,10 +54,10 @@ fn add_block(
 ) -> Result<()> {
     let mut open: SmallVec<[&Condition; 4]> = SmallVec::new();
     for condition in &query.conditions {
-        match block.zone(condition.column()).map(|zone| decide(condition, &zone)) {
-            Some(Verdict::None) => return Ok(()),
-            Some(Verdict::All) => {}
-            Some(Verdict::Some) | None => open.push(condition),
+        match decide(condition, block) {
+            Verdict::None => return Ok(()),
+            Verdict::All => {}
+            Verdict::Some => open.push(condition),
         }
     }
     let (low, high) = (part.low.as_deref(), part.high.as_deref());
@@ -91,22 +91,21 @@ fn visible(block: &Block<'_>, low: Option<&[u8]>, high: Option<&[u8]>, hidden: &
 fn selected(open: &mut [&Condition], block: &Block<'_>, mut ranges: Ranges) -> Result<Ranges> {
     let mut rest: SmallVec<[&Condition; 4]> = SmallVec::new();
     // What rows are sorted by is mostly made of lines.
-    open.sort_by_key(|condition| !block.is_key(condition.column()));
+    open.sort_by_key(|condition| !condition.column().is_some_and(|column| block.is_key(column)));
     for condition in open.iter() {
         if ranges.is_empty() {
             return Ok(ranges);
         }
-        let held = block.held(condition.column())?;
-        match held {
-            Held::Lines(_) => ranges = select(condition, &Rows::of(&held, false), &ranges),
-            Held::Column(_) => rest.push(condition),
+        match condition.column().map(|column| block.held(column)).transpose()? {
+            Some(held @ Held::Lines(_)) => ranges = select(condition, &Rows::of(&held, false), &ranges),
+            _ => rest.push(condition),
         }
     }
     for condition in rest {
         if ranges.is_empty() {
             break;
         }
-        ranges = select(condition, &Rows::of(&block.held(condition.column())?, false), &ranges);
+        ranges = pick(condition, block, &ranges)?;
     }
     Ok(ranges)
 }

@@ -62,6 +62,10 @@ pub enum Condition {
         /// It holds for all that is not NULL.
         negated: bool,
     },
+    /// One of these holds at least; of none never.
+    Any(Vec<Condition>),
+    /// All of these hold.
+    All(Vec<Condition>),
 }
 
 /// What rows are grouped by.
@@ -183,7 +187,7 @@ impl Query {
     /// The columns that it reads, ascending.
     pub fn columns(&self) -> Vec<usize> {
         let of_groups = self.groups.iter().map(Group::column);
-        let of_conditions = self.conditions.iter().map(Condition::column);
+        let of_conditions = self.conditions.iter().flat_map(Condition::columns);
         let of_aggregates = self.aggregates.iter().filter_map(Aggregate::column);
         let mut columns: Vec<usize> = of_groups.chain(of_conditions).chain(of_aggregates).collect();
         columns.sort_unstable();
@@ -193,13 +197,22 @@ impl Query {
 }
 
 impl Condition {
-    /// The column that it asks about.
-    pub fn column(&self) -> usize {
+    /// The columns that it asks about.
+    pub fn columns(&self) -> Vec<usize> {
+        match self {
+            Condition::Any(parts) | Condition::All(parts) => parts.iter().flat_map(Condition::columns).collect(),
+            one => one.column().into_iter().collect(),
+        }
+    }
+
+    /// The column that it asks about, if it is one comparison.
+    pub fn column(&self) -> Option<usize> {
         match self {
             Condition::Range { column, .. }
             | Condition::In { column, .. }
             | Condition::Bytes { column, .. }
-            | Condition::Null { column, .. } => *column,
+            | Condition::Null { column, .. } => Some(*column),
+            Condition::Any(_) | Condition::All(_) => None,
         }
     }
 }

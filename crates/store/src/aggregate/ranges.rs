@@ -87,6 +87,24 @@ impl Ranges {
         self.filter(|row| bitmap.get(row))
     }
 
+    /// Those that are among these or among others.
+    pub fn or(&self, other: &Ranges) -> Ranges {
+        let (mut a, mut b) = (self.0.iter().peekable(), other.0.iter().peekable());
+        let mut all: Vec<Range> = Vec::with_capacity(self.0.len() + other.0.len());
+        loop {
+            let next = match (a.peek(), b.peek()) {
+                (Some(x), Some(y)) if y.start < x.start => b.next(),
+                (Some(_), _) => a.next(),
+                (None, _) => b.next(),
+            };
+            let Some(next) = next else { return Ranges(all) };
+            match all.last_mut() {
+                Some(last) if next.start <= last.end => last.end = last.end.max(next.end),
+                _ => all.push(*next),
+            }
+        }
+    }
+
     /// Those that are not among `rows`, which ascend.
     pub fn without(&self, rows: &[u32]) -> Ranges {
         let mut kept = Ranges::default();
@@ -155,6 +173,10 @@ mod tests {
             prop_assert!(ranges.0.windows(2).all(|r| r[0].end < r[1].start));
             let both: Vec<usize> = expected.iter().copied().filter(|&i| more[i]).collect();
             prop_assert_eq!(rows_of(&ranges.filter(|i| more[i])), both);
+            let others = Ranges::one(0, bits.len()).filter(|i| more[i]);
+            let either: Vec<usize> = (0..bits.len()).filter(|&i| bits[i] || more[i]).collect();
+            prop_assert_eq!(rows_of(&ranges.or(&others)), either);
+            prop_assert!(ranges.or(&others).0.windows(2).all(|r| r[0].end < r[1].start));
             let gone: Vec<u32> = gone.into_iter().collect();
             let left: Vec<usize> = expected.into_iter().filter(|&i| !gone.contains(&(i as u32))).collect();
             prop_assert_eq!(rows_of(&ranges.without(&gone)), left);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::filter::select;
+use super::filter::{Columns, pick};
 use super::groups::{FirstRow, Groups};
 use super::query::{Answer, Query, Value};
 use super::ranges::Ranges;
@@ -12,7 +12,7 @@ use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Result};
 use crate::group::RowGroup;
 use crate::memtable::Key;
-use crate::segment::Held;
+use crate::segment::{Held, ZoneMap};
 
 /// Rows between two questions whether the statement was killed.
 const SPAN_ROWS: usize = 16384;
@@ -53,7 +53,7 @@ fn rows_within(group: &RowGroup, start: usize, end: usize, query: &Query) -> Res
 
 fn add_rows(group: &Arc<RowGroup>, mut ranges: Ranges, query: &Query, groups: &mut Groups<'_>) -> Result<()> {
     for condition in &query.conditions {
-        ranges = select(condition, &Rows::of_column(group.column(condition.column())?, false), &ranges);
+        ranges = pick(condition, &SpanColumns(group), &ranges)?;
     }
     let held = |column: usize| group.column(column).cloned().map(Held::Column);
     let of_groups = query.groups.iter().map(|g| held(g.column())).collect::<Result<Vec<Held>>>()?;
@@ -70,6 +70,18 @@ fn add_rows(group: &Arc<RowGroup>, mut ranges: Ranges, query: &Query, groups: &m
         groups.states()[n].add(&runs, rows.as_ref());
     }
     Ok(())
+}
+
+struct SpanColumns<'g>(&'g RowGroup);
+
+impl Columns for SpanColumns<'_> {
+    fn held(&self, position: usize) -> Result<Held> {
+        self.0.column(position).cloned().map(Held::Column)
+    }
+
+    fn zone(&self, _: usize) -> Option<ZoneMap> {
+        None
+    }
 }
 
 /// A row of a span that may be the first of its group.

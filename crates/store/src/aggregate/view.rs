@@ -89,19 +89,30 @@ pub fn times_of(query: &Query, layout: &RowLayout) -> (u64, u64) {
         _ => (0, u64::MAX),
     };
     for condition in &query.conditions {
-        let (column, low, high) = match condition {
-            Condition::Range { column, low, high, negated: false } => (*column, *low, *high),
-            Condition::In { column, values, negated: false } => match (values.first(), values.last()) {
-                (Some(&first), Some(&last)) => (*column, first, last),
-                _ => (*column, 1, 0),
-            },
-            _ => continue,
-        };
-        if column == usize::from(time.column) {
-            times = (times.0.max(low), times.1.min(high));
-        }
+        let (low, high) = times_that_meet(condition, usize::from(time.column));
+        times = (times.0.max(low), times.1.min(high));
     }
     times
+}
+
+/// The times for which a condition can hold; the first behind the last if there are none.
+fn times_that_meet(condition: &Condition, time: usize) -> (u64, u64) {
+    let all = (0, u64::MAX);
+    let none = (u64::MAX, 0);
+    match condition {
+        Condition::Range { column, low, high, negated: false } if *column == time => (*low, *high),
+        Condition::In { column, values, negated: false } if *column == time => {
+            values.first().copied().zip(values.last().copied()).unwrap_or(none)
+        }
+        Condition::All(parts) => parts.iter().map(|part| times_that_meet(part, time)).fold(all, |a, b| {
+            let (low, high) = (a.0.max(b.0), a.1.min(b.1));
+            if low > high { none } else { (low, high) }
+        }),
+        Condition::Any(parts) => {
+            parts.iter().map(|part| times_that_meet(part, time)).fold(none, |a, b| (a.0.min(b.0), a.1.max(b.1)))
+        }
+        _ => all,
+    }
 }
 
 impl View {

@@ -77,34 +77,7 @@ fn random_query(layout: &RowLayout, rows: &Rows, below: Below<'_>) -> Query {
         }
     }
     for _ in 0..below(4) {
-        let column = below(columns) as usize;
-        let negated = below(4) == 0;
-        query.conditions.push(match below(5) {
-            0 => Condition::Null { column, negated },
-            _ if is_bytes(column) => {
-                let mut values: Vec<Vec<u8>> = Vec::new();
-                for _ in 0..below(3) {
-                    if let Some((_, row)) = rows.get(below(rows.len() as u64 + 1) as usize) {
-                        values.push(layout.view(row).bytes(column).to_vec());
-                    }
-                }
-                values.sort();
-                values.dedup();
-                Condition::Bytes { column, values, negated }
-            }
-            1 => {
-                let count = below(5);
-                let mut values: Vec<u64> = (0..count).map(|_| some_value(layout, rows, column, below)).collect();
-                values.sort_unstable();
-                values.dedup();
-                Condition::In { column, values, negated }
-            }
-            _ => {
-                let (a, b) = (some_value(layout, rows, column, below), some_value(layout, rows, column, below));
-                let (low, high) = if below(10) == 0 { (a.max(b), a.min(b)) } else { (a.min(b), a.max(b)) };
-                Condition::Range { column, low, high, negated }
-            }
-        });
+        query.conditions.push(random_condition(layout, rows, below));
     }
     let key = &layout.schema().key;
     for _ in 0..below(3) {
@@ -136,9 +109,51 @@ fn random_query(layout: &RowLayout, rows: &Rows, below: Below<'_>) -> Query {
     query
 }
 
+/// A comparison, or some of them joined by OR and AND.
+fn random_condition(layout: &RowLayout, rows: &Rows, below: Below<'_>) -> Condition {
+    let some = |below: Below<'_>| (0..below(4)).map(|_| random_comparison(layout, rows, below)).collect::<Vec<_>>();
+    match below(6) {
+        0 => Condition::Any(some(below)),
+        1 => Condition::Any((0..1 + below(3)).map(|_| Condition::All(some(below))).collect()),
+        _ => random_comparison(layout, rows, below),
+    }
+}
+
+fn random_comparison(layout: &RowLayout, rows: &Rows, below: Below<'_>) -> Condition {
+    let is_bytes = |c: usize| lane(layout, c) == Lane::Bytes;
+    let column = below(layout.schema().columns.len() as u64) as usize;
+    let negated = below(4) == 0;
+    match below(5) {
+        0 => Condition::Null { column, negated },
+        _ if is_bytes(column) => {
+            let mut values: Vec<Vec<u8>> = Vec::new();
+            for _ in 0..below(3) {
+                if let Some((_, row)) = rows.get(below(rows.len() as u64 + 1) as usize) {
+                    values.push(layout.view(row).bytes(column).to_vec());
+                }
+            }
+            values.sort();
+            values.dedup();
+            Condition::Bytes { column, values, negated }
+        }
+        1 => {
+            let count = below(5);
+            let mut values: Vec<u64> = (0..count).map(|_| some_value(layout, rows, column, below)).collect();
+            values.sort_unstable();
+            values.dedup();
+            Condition::In { column, values, negated }
+        }
+        _ => {
+            let (a, b) = (some_value(layout, rows, column, below), some_value(layout, rows, column, below));
+            let (low, high) = if below(10) == 0 { (a.max(b), a.min(b)) } else { (a.min(b), a.max(b)) };
+            Condition::Range { column, low, high, negated }
+        }
+    }
+}
+
 fn holds(layout: &RowLayout, condition: &Condition, row: &[u8]) -> bool {
     let view = layout.view(row);
-    let is_null = view.is_null(condition.column());
+    let is_null = condition.column().is_some_and(|column| view.is_null(column));
     let (found, negated) = match condition {
         Condition::Null { negated, .. } => return is_null != *negated,
         Condition::Range { column, low, high, negated } => {
@@ -149,6 +164,8 @@ fn holds(layout: &RowLayout, condition: &Condition, row: &[u8]) -> bool {
         Condition::Bytes { column, values, negated } => {
             (values.iter().any(|v| v.as_slice() == view.bytes(*column)), negated)
         }
+        Condition::Any(parts) => return parts.iter().any(|part| holds(layout, part, row)),
+        Condition::All(parts) => return parts.iter().all(|part| holds(layout, part, row)),
     };
     !is_null && found != *negated
 }
