@@ -12,6 +12,7 @@
 
 #include "connection.h"
 #include "errors.h"
+#include "ha_partition.h"
 #include "ha_rrd.h"
 #include "plan.h"
 #include "sort_keys.h"
@@ -141,11 +142,13 @@ struct Rrd_aggregation_closer
 class Rrd_group_by final : public group_by_handler
 {
 public:
-  Rrd_group_by(THD *thd, JOIN *join, ha_rrd *file, std::unique_ptr<Rrd_plan> plan, ORDER *order)
-    : group_by_handler(thd, file->ht), m_join(join), m_file(file), m_plan(std::move(plan)), m_order(order),
+  Rrd_group_by(THD *thd, JOIN *join, const std::vector<ha_rrd *> &files, std::unique_ptr<Rrd_plan> plan, ORDER *order)
+    : group_by_handler(thd, files[0]->ht), m_join(join), m_file(files[0]), m_plan(std::move(plan)), m_order(order),
       m_averages(averages_of(join))
   {
     m_error= RrdError();
+    for (ha_rrd *file : files)
+      m_stores.push_back(file->store());
   }
 
   int init_scan() override;
@@ -176,7 +179,9 @@ private:
   uchar *record() { return m_file->table_record(); }
 
   JOIN *m_join;
+  /* The first partition, or the one table; and the store's tables of all of them. */
   ha_rrd *m_file;
+  std::vector<const RrdTable *> m_stores;
   std::unique_ptr<Rrd_plan> m_plan;
   /* What the engine does not sort by. */
   ORDER *m_order;
@@ -233,7 +238,7 @@ int Rrd_group_by::init_scan()
   if (thd->is_error())
     return HA_ERR_ABORTED_BY_USER;
   RrdAggregation *answer= nullptr;
-  if (int failed= result(rrd_aggregate_run(m_file->store(), m_file->session(), &query, &answer, &m_error)))
+  if (int failed= result(rrd_aggregate_run(m_stores.data(), m_stores.size(), m_file->session(), &query, &answer, &m_error)))
     return failed;
   m_answer.reset(answer);
   m_read= 0;
@@ -408,13 +413,26 @@ static JOIN *join_of(THD *thd, const Query *query)
   return is_plain && !is_distinct && !is_limited ? join : nullptr;
 }
 
-static ha_rrd *file_of(const Query *query)
+/* The handlers of a table, or of those partitions that the query reads; none if it is not one of ours. */
+static std::vector<ha_rrd *> files_of(const Query *query)
 {
   TABLE *table= query->from->table;
-  if (!table || table->part_info || (table->file->ht != rrd_hton && table->file->ht != rrd_tier_hton))
-    return nullptr;
-  ha_rrd *file= static_cast<ha_rrd *>(table->file);
-  return file->locks_rows() ? nullptr : file;
+  std::vector<ha_rrd *> files;
+  if (!table)
+    return files;
+  if (table->file->ht == rrd_hton || table->file->ht == rrd_tier_hton)
+    files.push_back(static_cast<ha_rrd *>(table->file));
+  else if (table->part_info && table->file->partition_ht() == rrd_hton)
+  {
+    handler **parts= static_cast<ha_partition *>(table->file)->get_child_handlers();
+    const MY_BITMAP *read= &table->part_info->read_partitions;
+    for (uint i= bitmap_get_first_set(read); i != MY_BIT_NONE; i= bitmap_get_next_set(read, i))
+      files.push_back(static_cast<ha_rrd *>(parts[i]));
+  }
+  for (const ha_rrd *file : files)
+    if (file->locks_rows())
+      return {};
+  return files;
 }
 
 /* Whether the server's own way through an index touches so few rows that scanning would take longer. */
@@ -438,8 +456,8 @@ group_by_handler *rrd_create_group_by(THD *thd, Query *query)
   if (!rrd_pushes_down(thd))
     return nullptr;
   JOIN *join= join_of(thd, query);
-  ha_rrd *file= join ? file_of(query) : nullptr;
-  if (!file)
+  const std::vector<ha_rrd *> files= join ? files_of(query) : std::vector<ha_rrd *>();
+  if (files.empty())
     return nullptr;
   TABLE *table= query->from->table;
   std::unique_ptr<Rrd_plan> plan(new (std::nothrow) Rrd_plan(thd, table, join));
@@ -449,9 +467,16 @@ group_by_handler *rrd_create_group_by(THD *thd, Query *query)
   const RrdAggregateQuery raw= plan->current(1);
   uint64_t rows= 0;
   RrdError error;
-  if (rrd_aggregate_check(file->store(), &raw, &rows, &error) != RRD_OK || is_better_by_index(join, table, rows))
+  for (ha_rrd *file : files)
+  {
+    uint64_t of_file= 0;
+    if (rrd_aggregate_check(file->store(), &raw, &of_file, &error) != RRD_OK)
+      return nullptr;
+    rows+= of_file;
+  }
+  if (is_better_by_index(join, table, rows))
     return nullptr;
   query->group_by= query->order_by= nullptr;
   query->distinct= false;
-  return new Rrd_group_by(thd, join, file, std::move(plan), order);
+  return new Rrd_group_by(thd, join, files, std::move(plan), order);
 }

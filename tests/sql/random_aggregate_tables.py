@@ -209,7 +209,8 @@ class Table:
         """Makes both tables and fills them."""
         definition = self.definition()
         made = ["DROP TABLE IF EXISTS r, i", "SET sql_mode='ALLOW_INVALID_DATES'", "SET time_zone='+00:00'"]
-        made += [f"CREATE TABLE r ({definition}) ENGINE=RRD", f"CREATE TABLE i ({definition}) ENGINE=InnoDB"]
+        parts = self.rng.choice(("",) * 5 + (" PARTITION BY KEY (ts) PARTITIONS 3",))
+        made += [f"CREATE TABLE r ({definition}) ENGINE=RRD{parts}", f"CREATE TABLE i ({definition}) ENGINE=InnoDB"]
         left = self.rows
         while left > 0:
             rows = self.make_rows(min(left, self.rng.choice((1, 50, 500))))

@@ -1465,11 +1465,12 @@ int32_t rrd_aggregate_check(const struct RrdTable *table,
                             uint64_t *rows,
                             struct RrdError *error);
 
-// Runs a query; the answer is to be closed.
+// Runs a query over the partitions of a table, or the one table that there is; the answer is to be closed.
 //
 // # Safety
-// Pointers are null or valid, in the query too.
-int32_t rrd_aggregate_run(const struct RrdTable *table,
+// Pointers are null or valid, in the query too, and `tables` has that many.
+int32_t rrd_aggregate_run(const struct RrdTable *const *tables,
+                          size_t table_count,
                           struct RrdSession *session,
                           const struct RrdAggregateQuery *query,
                           struct RrdAggregation **out,

@@ -263,6 +263,12 @@ impl AggregateQuery {
         let answer = session.aggregate(table, &self.query)?;
         Ok(Aggregation::new(self.format, self.query, &answer, self.shape))
     }
+
+    /// Runs it over another partition, and adds what comes of it to `to`.
+    pub fn run_also(self, table: &Arc<Table>, session: &mut Session, to: &mut Aggregation) -> Outcome<()> {
+        to.add(&session.aggregate(table, &self.query)?);
+        Ok(())
+    }
 }
 
 /// The columns of the clustering key.

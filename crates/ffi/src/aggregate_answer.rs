@@ -51,20 +51,31 @@ pub struct Aggregation {
     shape: Shape,
     rows: Vec<Vec<Value>>,
     read: usize,
+    /// Answers of other partitions are among the rows.
+    is_of_several: bool,
 }
 
 impl Aggregation {
-    /// The answer to `query`. With spans it is to be put together before it is read for good.
+    /// The answer to `query`, before it is finished.
     pub fn new(format: Arc<RecordFormat>, query: Query, answer: &Answer, shape: Shape) -> Aggregation {
         let rows = answer.rows().map(<[Value]>::to_vec).collect();
-        let mut aggregation = Aggregation { format, query, shape, rows, read: 0 };
-        if aggregation.shape.spans.is_empty() {
-            if !aggregation.shape.texts.is_empty() {
-                aggregation.merge(|_| &[]);
+        Aggregation { format, query, shape, rows, read: 0, is_of_several: false }
+    }
+
+    /// Adds the answer of another partition to the same query.
+    pub fn add(&mut self, answer: &Answer) {
+        self.rows.extend(answer.rows().map(<[Value]>::to_vec));
+        self.is_of_several = true;
+    }
+
+    /// Makes it one to be read, by groups; with spans it is to be put together after that.
+    pub fn finish(&mut self) {
+        if self.shape.spans.is_empty() {
+            if !self.shape.texts.is_empty() || self.is_of_several {
+                self.merge(|_| &[]);
             }
-            aggregation.sort();
+            self.sort();
         }
-        aggregation
     }
 
     /// Puts together groups whose spans are one to the other side, and drops those that do not count.

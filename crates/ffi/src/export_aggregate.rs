@@ -42,13 +42,14 @@ pub unsafe extern "C" fn rrd_aggregate_check(
     }
 }
 
-/// Runs a query; the answer is to be closed.
+/// Runs a query over the partitions of a table, or the one table that there is; the answer is to be closed.
 ///
 /// # Safety
-/// Pointers are null or valid, in the query too.
+/// Pointers are null or valid, in the query too, and `tables` has that many.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrd_aggregate_run(
-    table: *const RrdTable,
+    tables: *const *const RrdTable,
+    table_count: usize,
     session: *mut RrdSession,
     query: *const RrdAggregateQuery,
     out: *mut *mut RrdAggregation,
@@ -57,9 +58,17 @@ pub unsafe extern "C" fn rrd_aggregate_run(
     // SAFETY: promised by the caller.
     unsafe {
         guard(error, || {
-            let handle = &get(table)?.handle;
-            let query = AggregateQuery::read(handle.format(), get(query)?)?;
-            let answer = query.run(handle.table(), &mut get_mut(session)?.session)?;
+            let (tables, session) = (slice(tables, table_count)?, &mut get_mut(session)?.session);
+            let Some((first, others)) = tables.split_first() else {
+                return Err(Failure::internal("internal error: a query without a table"));
+            };
+            let handle = &get(*first)?.handle;
+            let mut answer = AggregateQuery::read(handle.format(), get(query)?)?.run(handle.table(), session)?;
+            for other in others {
+                let other = &get(*other)?.handle;
+                AggregateQuery::read(other.format(), get(query)?)?.run_also(other.table(), session, &mut answer)?;
+            }
+            answer.finish();
             let answer = RrdAggregation { answer, record_bytes: handle.record_bytes() };
             *get_mut(out)? = Box::into_raw(Box::new(answer));
             Ok(())
