@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rrd_codec::Effort;
 
@@ -20,6 +21,7 @@ use crate::live::LiveSegment;
 use crate::manifest::edit::Edit;
 use crate::memtable::{Key, Memtable};
 use crate::merge::{Event, Merge};
+use crate::report::RunningJob;
 use crate::ring::horizon_edits;
 use crate::row::RowLayout;
 use crate::schema::Lane;
@@ -73,6 +75,8 @@ struct Rows {
     layout: Arc<RowLayout>,
     /// What may have changed, by its keys.
     touched: Vec<Input>,
+    /// Set if that is all there is.
+    is_whole: bool,
 }
 
 impl Engine {
@@ -175,6 +179,7 @@ impl Engine {
             readings: Cursor::new(source.version.clone(), source.layout.clone(), Snapshot::at(seq), None).reading_all(),
             before: Version { gate: Arc::default(), ..Version::clone(&tier.table.version()) },
             bytes: Vec::new(),
+            job: source.is_whole.then(|| self.activity.begin("build", tier.table.name(), source.rows())),
             places: Vec::new(),
             segments: Vec::new(),
         };
@@ -220,7 +225,7 @@ impl Refreshed {
         }
         let mut edits = vec![tier_seq_edit(table, self.seq)];
         edits.extend(self.tiers.iter().flat_map(|(tier, segments)| tier.table.edits_for(&metas(segments))));
-        for tier in table.tiers().iter().filter(|tier| tier.def.keep.is_some()) {
+        for tier in table.tiers().iter().filter(|tier| tier.table.version().gate.latest().is_some()) {
             edits.extend(horizon_edits(&tier.table));
         }
         if self.has_built {
@@ -309,7 +314,7 @@ impl Rows {
         if !memtable.is_empty() {
             inputs.push(Input::Memtable(memtable.clone()));
         }
-        Rows { version: Arc::new(version), layout, touched: inputs }
+        Rows { version: Arc::new(version), layout, touched: inputs, is_whole: false }
     }
 
     /// The buckets of a tier, and those that were just computed.
@@ -318,14 +323,21 @@ impl Rows {
         version.segments.extend(new.iter().cloned());
         version.gate = Arc::default();
         let touched = new.iter().map(input_of).collect();
-        Rows { version: Arc::new(version), layout: tier.table.layout(), touched }
+        Rows { version: Arc::new(version), layout: tier.table.layout(), touched, is_whole: false }
     }
 
     /// Everything may have changed.
     fn touch_all(&mut self) {
+        self.is_whole = true;
         self.touched = self.version.segments.values().map(input_of).collect();
         let memtables = self.version.memtables().filter(|m| !m.is_empty());
         self.touched.extend(memtables.map(|m| Input::Memtable(m.clone())));
+    }
+
+    /// Roughly.
+    fn rows(&self) -> u64 {
+        let in_memory: usize = self.version.memtables().map(|m| m.len()).sum();
+        self.version.segments.values().map(|s| s.meta().rows).sum::<u64>() + in_memory as u64
     }
 
     /// Adds the series and buckets of all rows between two times.
@@ -548,6 +560,8 @@ struct Output<'a> {
     /// The tier as it was, with what is too old for it: coarser tiers still need that.
     before: Version,
     bytes: Vec<u8>,
+    /// Of a tier that is built from all rows, for whoever waits.
+    job: Option<RunningJob<'a>>,
     /// Where each row begins, and whether it is a tombstone.
     places: Vec<(usize, bool)>,
     segments: Vec<Arc<LiveSegment>>,
@@ -580,6 +594,9 @@ impl Output<'_> {
                     row += 1;
                 }
                 self.aggregator.add(&span.group, first, row - first)?;
+            }
+            if let Some(running) = &self.job {
+                running.job.done.fetch_add(span.rows.into(), Ordering::Relaxed);
             }
         }
         let rest = at..cluster.intervals.len();

@@ -179,3 +179,47 @@ fn a_new_tier_is_built_from_what_is_there() {
         world.check();
     }
 }
+
+/// SHOW ENGINE RRD STATUS lists it.
+#[test]
+fn whoever_waits_for_a_new_tier_sees_how_far_it_is() {
+    let mut config = Config::new("/rrd");
+    config.background = false;
+    let engine = Engine::open(config, Arc::new(SimFs::new())).unwrap();
+    let built = schema();
+    engine.create_table("db/t", Schema { tiers: Vec::new(), ..schema() }).unwrap();
+    let table = engine.table("db/t").unwrap();
+    let layout = table.layout();
+    const ROWS: u64 = 300_000;
+    let mut txn = engine.begin();
+    for n in 0..ROWS {
+        let mut row = Vec::new();
+        let mut writer = layout.writer(&mut row);
+        writer.set_int(0, n % 5);
+        writer.set_int(1, n / 5);
+        (2..5).for_each(|column| writer.set_null(column));
+        writer.finish();
+        txn.insert(&table, &row, rrd_store::OnDuplicate::Fail).unwrap();
+    }
+    txn.commit().unwrap();
+    engine.flush_table(&table).unwrap();
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    let seen = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut seen = Vec::new();
+            while !is_done.load(std::sync::atomic::Ordering::Acquire) {
+                for job in engine.jobs().iter().filter(|job| job.kind == "build") {
+                    seen.push((job.table.clone(), job.done.load(std::sync::atomic::Ordering::Relaxed), job.rows));
+                }
+            }
+            seen
+        });
+        alter(&engine, &table, |schema| schema.tiers = built.tiers.clone());
+        is_done.store(true, std::sync::atomic::Ordering::Release);
+        watcher.join().unwrap()
+    });
+    let of_first: Vec<_> = seen.iter().filter(|(table, _, _)| table == "db/t$10s").collect();
+    assert!(of_first.iter().all(|(_, done, rows)| *rows == ROWS && *done <= ROWS), "{:?}", of_first.first());
+    assert!(of_first.iter().any(|(_, done, _)| *done > 0 && *done < ROWS), "no look in between");
+    assert!(engine.jobs().is_empty());
+}
