@@ -556,6 +556,10 @@ pub(crate) fn committed_since(
             return Ok(is_row);
         }
     }
+    // Only what was applied is noted there, and the queue was asked before.
+    if table.is_behind_newest(layout, key) {
+        return Ok(false);
+    }
     Ok(table.find(key, since)?.is_some_and(|found| found.row.is_some()))
 }
 

@@ -405,6 +405,12 @@ impl Table {
         Ok(())
     }
 
+    /// Whether a key is known to be behind all rows of its series that were applied. Looks nothing up.
+    pub(crate) fn is_behind_newest(&self, layout: &RowLayout, key: &[u8]) -> bool {
+        let (series, rest) = key.split_at(layout.series_len(key));
+        matches!(self.newest.lock().get(series), Known::UpTo(newest) if rest > newest)
+    }
+
     /// The edits that make these segments, and the chunks that they lie in, part of the table.
     pub(crate) fn edits_for(&self, metas: &[SegmentMeta]) -> Vec<Edit> {
         let mut chunks = self.chunks.lock();

@@ -34,8 +34,9 @@ impl Txn {
         let t = self.table_index(table);
         let Some(mut bulk) = self.tables[t].bulk.take() else { return Ok(()) };
         if !bulk.has_worker() && bulk.run.bytes() < self.engine.tuning.bulk_min_bytes {
+            let indexes = table.indexes();
             return bulk.run.rows_and_doubts().try_for_each(|(row, is_new)| match is_new {
-                true => self.insert_new(t, row, bulk.mode),
+                true => self.insert_new(t, row, &indexes, bulk.mode),
                 false => self.insert(table, row, bulk.mode),
             });
         }
@@ -70,14 +71,12 @@ impl Txn {
     }
 
     /// Inserts a row that is known to be new.
-    pub(super) fn insert_new(&mut self, t: usize, row: &[u8], mode: OnDuplicate) -> Result<()> {
+    pub(super) fn insert_new(&mut self, t: usize, row: &[u8], indexes: &[Arc<Index>], mode: OnDuplicate) -> Result<()> {
         let mut key = Key::new();
-        let layout = self.tables[t].layout.clone();
-        layout.push_key(row, &mut key);
+        self.tables[t].layout.push_key(row, &mut key);
         self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent: Some(mode) })?;
-        let indexes = self.tables[t].table.indexes();
-        for index in indexes.iter() {
-            let (entry, key) = entry_of(index, &layout, row)?;
+        for index in indexes {
+            let (entry, key) = entry_of(index, &self.tables[t].layout, row)?;
             let i = self.table_index(&index.table);
             self.write(i, key, OwnWrite { row: Some(entry.into()), expects_absent: Some(mode) })?;
         }
@@ -113,7 +112,8 @@ impl Txn {
         let Some(mut bulk) = self.tables[t].bulk.take() else { return Ok(()) };
         let run = bulk.settle(row.len());
         self.tables[t].bulk = Some(bulk);
-        run.rows().try_for_each(|row| self.insert_new(t, row, mode))
+        let indexes = self.tables[t].table.indexes();
+        run.rows().try_for_each(|row| self.insert_new(t, row, &indexes, mode))
     }
 
     pub(super) fn insert_bulk(&mut self, t: usize, row: &[u8], is_new: bool, mode: OnDuplicate) -> Result<()> {
