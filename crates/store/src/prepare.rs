@@ -265,21 +265,20 @@ fn prepared_of(
         let layout = table.layout();
         let mut own = OwnWrites::default();
         for write in &logged.writes {
-            let (key, row) = match write {
-                LoggedWrite::Put(row) if layout.check(row) => {
-                    let mut key = Key::new();
-                    layout.push_key(row, &mut key);
-                    table.note_numbers(&layout, row);
-                    (key, Some(Box::from(*row)))
-                }
-                LoggedWrite::Put(_) => return None,
-                LoggedWrite::Delete(key) => (Key::from_slice(key), None),
-                LoggedWrite::Horizon(_) | LoggedWrite::Floors(_) => {
-                    crate::ring::restore(table, write)?;
-                    continue;
-                }
+            let mut put = |row: &[u8]| {
+                let mut key = Key::new();
+                layout.push_key(row, &mut key);
+                table.note_numbers(&layout, row);
+                own.put(key, OwnWrite { row: Some(row.into()), expects_absent: None });
             };
-            own.put(key, OwnWrite { row, expects_absent: None });
+            match write {
+                LoggedWrite::Put(row) => layout.check(row).then(|| put(row))?,
+                LoggedWrite::Rows(rows) => log_record::for_each_row(rows, &layout, &mut put)?,
+                LoggedWrite::Delete(key) => {
+                    own.put(Key::from_slice(key), OwnWrite { row: None, expects_absent: None });
+                }
+                LoggedWrite::Horizon(_) | LoggedWrite::Floors(_) => crate::ring::restore(table, write)?,
+            }
         }
         writes.push(TableWrites { table: table.clone(), layout, own: Arc::new(RwLock::new(own)), newest: None });
     }

@@ -220,16 +220,15 @@ fn replay(tables: &Tables, seq: u64, lsn: Lsn, logged: &LoggedTable<'_>) -> Opti
     }
     let mut writes: Vec<(Key, Option<Box<[u8]>>)> = Vec::with_capacity(logged.writes.len());
     for write in &logged.writes {
+        let mut put = |row: &[u8]| {
+            let mut key = Key::new();
+            layout.push_key(row, &mut key);
+            table.note_numbers(&layout, row);
+            writes.push((key, Some(row.into())));
+        };
         match write {
-            LoggedWrite::Put(row) => {
-                if !layout.check(row) {
-                    return None;
-                }
-                let mut key = Key::new();
-                layout.push_key(row, &mut key);
-                table.note_numbers(&layout, row);
-                writes.push((key, Some((*row).into())));
-            }
+            LoggedWrite::Put(row) => layout.check(row).then(|| put(row))?,
+            LoggedWrite::Rows(rows) => log_record::for_each_row(rows, &layout, &mut put)?,
             LoggedWrite::Delete(key) => writes.push((Key::from_slice(key), None)),
             LoggedWrite::Horizon(_) | LoggedWrite::Floors(_) => crate::ring::restore(table, write)?,
         }
