@@ -85,6 +85,8 @@ pub(crate) struct Memory {
 
 /// Blocks that are written by a plan before it is made anew.
 const USES: u32 = 16;
+/// Fewer values than this are told too little by the block before.
+const FEWEST_ALIKE: usize = 64;
 
 impl Memory {
     /// Whether a block of some bits a row is about what the plan promised.
@@ -113,7 +115,7 @@ fn encode_level_alike(values: &[u64], sign: Sign, level: Level, memory: &mut Mem
     }
     let start = out.len();
     let bits = |out: &Vec<u8>| (out.len() - start) as f64 * 8.0 / values.len() as f64;
-    let is_due = level.effort == Effort::Small || values.len() < FEW || memory.uses >= USES;
+    let is_due = level.effort == Effort::Small || values.len() < FEWEST_ALIKE || memory.uses >= USES;
     if let Some(plan) = memory.plan.take_if(|_| !is_due) {
         encode_planned(values, sign, level, &plan, memory, out);
         if memory.is_as_good(bits(out)) {

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use rrd_codec::{Column, Effort, Values};
+use rrd_codec::{Column, Values};
 
 use crate::horizon::Position;
 use crate::manifest::edit::TableId;
@@ -163,11 +163,13 @@ fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 fn encode_rows(layout: &RowLayout, rows: &[&[u8]]) -> Vec<u8> {
     let mut out = (rows.len() as u32).to_le_bytes().to_vec();
     let mut block = Vec::new();
-    for column in layout.gather_all(rows) {
+    let mut encoders = layout.take_log_encoders();
+    for (column, encoder) in layout.gather_all(rows).iter().zip(&mut encoders) {
         block.clear();
-        rrd_codec::encode(&column, Effort::Fast, &mut block);
+        encoder.encode(column, &mut block);
         push_bytes(&mut out, &block);
     }
+    layout.give_log_encoders_back(encoders);
     out
 }
 

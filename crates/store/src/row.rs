@@ -7,7 +7,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use rrd_codec::{Column, Values};
+use parking_lot::Mutex;
+use rrd_codec::{Column, Effort, Encoder, Values};
 
 use crate::horizon::Places;
 use crate::key;
@@ -28,6 +29,8 @@ pub struct RowLayout {
     fixed_key_len: Option<usize>,
     /// [`RowLayout::series_len`] when those parts are integers.
     fixed_series_len: Option<usize>,
+    /// What encoded the last rows that were logged: the next ones are like them.
+    log_encoders: Mutex<Vec<Encoder>>,
     /// Where the position of a row is; of the entries of an index it is known when that is linked to its table.
     places: OnceLock<Places>,
 }
@@ -70,7 +73,32 @@ impl RowLayout {
             None => OnceLock::from(Places::of_rows(&schema)),
             Some(_) => OnceLock::new(),
         };
-        RowLayout { schema, slots, null_bytes, fixed_end: offset, vars, fixed_key_len, fixed_series_len, places }
+        let log_encoders = Mutex::default();
+        RowLayout {
+            schema,
+            slots,
+            null_bytes,
+            fixed_end: offset,
+            vars,
+            fixed_key_len,
+            fixed_series_len,
+            log_encoders,
+            places,
+        }
+    }
+
+    /// The encoders of the log, one for each column: nobody has them until they are given back.
+    pub(crate) fn take_log_encoders(&self) -> Vec<Encoder> {
+        let encoders = std::mem::take(&mut *self.log_encoders.lock());
+        match encoders.is_empty() {
+            true => self.slots.iter().map(|_| Encoder::new(Effort::Fast)).collect(),
+            false => encoders,
+        }
+    }
+
+    /// Gives the encoders of the log back.
+    pub(crate) fn give_log_encoders_back(&self, encoders: Vec<Encoder>) {
+        *self.log_encoders.lock() = encoders;
     }
 
     /// Where rows have their position; `None` for entries of an index that is not linked yet.
