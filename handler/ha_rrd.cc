@@ -19,7 +19,7 @@ handler::Table_flags ha_rrd::table_flags() const
     HA_PRIMARY_KEY_IN_READ_INDEX | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION | HA_CAN_SQL_HANDLER |
     HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_CAN_ONLINE_BACKUPS | HA_CAN_REPAIR | HA_ONLINE_ANALYZE |
     HA_CONCURRENT_OPTIMIZE | HA_DUPLICATE_POS | HA_AUTO_PART_KEY | HA_CAN_DIRECT_UPDATE_AND_DELETE |
-    HA_CAN_SKIP_LOCKED | HA_CAN_TABLES_WITHOUT_ROLLBACK;
+    HA_CAN_SKIP_LOCKED | HA_CAN_TABLES_WITHOUT_ROLLBACK | HA_CAN_TABLE_CONDITION_PUSHDOWN;
   return flags | rrd_binlog_flags(ha_thd());
 }
 
@@ -95,6 +95,7 @@ int ha_rrd::reset()
     rrd_session_take_refused_rows(session());
   m_has_many_rows= m_has_moved_rows= false;
   m_ignores_duplicates= m_replaces_duplicates= m_updates_duplicates= false;
+  m_deletes_times= false;
   m_range_end= nullptr;
   m_counted= 0;
   rrd_table_reset(store());

@@ -112,9 +112,11 @@ public:
                           ulonglong *reserved) override;
   int reset_auto_increment(ulonglong value) override;
 
-  /* DELETE by chunk: ha_rrd_delete.cc. */
+  /* Conditions of scans: ha_rrd_conditions.cc. */
   const COND *cond_push(const COND *condition) override;
   void cond_pop() override { m_deletes_times= false; }
+
+  /* DELETE by chunk: ha_rrd_delete.cc. */
   int direct_delete_rows_init() override;
   int direct_delete_rows(ha_rows *deleted) override;
 
@@ -134,6 +136,7 @@ private:
   const KEY *key() const { return table->key_info + table_share->primary_key; }
   int result(int status);
   uint32_t secondary(uint index) const;
+  const COND *push_span(const COND *condition);
   bool narrow_span(const COND *condition, Field *time);
   bool compare_span(Field *time, Item *value, int operation);
   int wait_for_workers_before();

@@ -89,11 +89,9 @@ bool ha_rrd::narrow_span(const COND *condition, Field *time)
   }
 }
 
-const COND *ha_rrd::cond_push(const COND *condition)
+const COND *ha_rrd::push_span(const COND *condition)
 {
   m_deletes_times= false;
-  if (ha_thd()->lex->sql_command != SQLCOM_DELETE)
-    return condition;
   const int64_t number= rrd_table_time_field(store());
   if (number < 0)
     return condition;

@@ -338,6 +338,33 @@ typedef int32_t (*RrdProgressFn)(void *context, uint64_t done, uint64_t total);
 // What becomes of an insert whose key exists, or is taken by another transaction before the commit.
 typedef uint32_t RrdInsert;
 
+// What a condition asks.
+typedef uint8_t RrdTest;
+
+// A condition on a field. For NULL none holds but `RRD_TEST_NULL`, negated or not.
+typedef struct RrdCondition {
+  // The server's number of the field.
+  uint32_t field;
+  // What is asked.
+  RrdTest test;
+  // It holds where it would not.
+  uint8_t is_negated;
+  // The low end is not part of the range.
+  uint8_t excludes_low;
+  // The high end is not part of the range.
+  uint8_t excludes_high;
+  // A value as it lies in a record, or null.
+  const uint8_t *low;
+  // A value as it lies in a record, or null.
+  const uint8_t *high;
+  // Values as they lie in a record, one behind the other.
+  const uint8_t *values;
+  // Texts in the column's character set.
+  const struct RrdText *texts;
+  // How many values or texts.
+  size_t count;
+} RrdCondition;
+
 // Where a scan begins, seen from a key image (or a leading part of one).
 typedef uint32_t RrdSeek;
 
@@ -432,33 +459,6 @@ typedef struct RrdBucket {
 
 // What a reading's number is.
 typedef uint32_t RrdNumberKind;
-
-// What a condition asks.
-typedef uint8_t RrdTest;
-
-// A condition on a field. For NULL none holds but `RRD_TEST_NULL`, negated or not.
-typedef struct RrdCondition {
-  // The server's number of the field.
-  uint32_t field;
-  // What is asked.
-  RrdTest test;
-  // It holds where it would not.
-  uint8_t is_negated;
-  // The low end is not part of the range.
-  uint8_t excludes_low;
-  // The high end is not part of the range.
-  uint8_t excludes_high;
-  // A value as it lies in a record, or null.
-  const uint8_t *low;
-  // A value as it lies in a record, or null.
-  const uint8_t *high;
-  // Values as they lie in a record, one behind the other.
-  const uint8_t *values;
-  // Texts in the column's character set.
-  const struct RrdText *texts;
-  // How many values or texts.
-  size_t count;
-} RrdCondition;
 
 // How a field groups rows.
 typedef uint8_t RrdGroupKind;
@@ -1145,6 +1145,17 @@ int32_t rrd_table_delete_times(struct RrdTable *table,
                                bool is_high_inclusive,
                                uint64_t *deleted,
                                struct RrdError *error);
+
+// Until the end of the statement, scans along the clustering key that lock nothing may leave out rows that do not meet all
+// of these conditions; the caller asks again of those that come. `RRD_UNSUPPORTED` if one cannot be evaluated: nothing
+// changes.
+//
+// # Safety
+// Pointers are null or valid, in the conditions too.
+int32_t rrd_scan_limit(struct RrdTable *table,
+                       const struct RrdCondition *conditions,
+                       size_t count,
+                       struct RrdError *error);
 
 // Begins a scan along the clustering key (`RRD_CLUSTERING_KEY`) or a secondary index; seek before reading.
 //

@@ -296,6 +296,15 @@ fn place_of(format: &RecordFormat, number: u32) -> Outcome<usize> {
 
 // -- Conditions ----------------------------------------------------------------------------------------------
 
+/// Conditions of a walk over the table.
+///
+/// # Safety
+/// As for [`AggregateQuery::read`].
+pub unsafe fn conditions_of(format: &RecordFormat, raw: &[RrdCondition]) -> Outcome<Arc<[Condition]>> {
+    // SAFETY: promised by the caller.
+    Ok(unsafe { read_conditions(format, raw)? }.0.into())
+}
+
 /// Conditions, and what they say of the clustering key.
 ///
 /// # Safety

@@ -4,6 +4,7 @@ use rrd_store::Direction;
 use rrd_store::txn::OnDuplicate;
 
 use crate::abi::{self, RrdError, RrdInsert, RrdSeek};
+use crate::aggregate::{RrdCondition, conditions_of};
 use crate::export_session::RrdSession;
 use crate::export_table::{RrdTable, edge, secondary};
 use crate::guard::{get, get_mut, guard, slice};
@@ -204,6 +205,30 @@ pub unsafe extern "C" fn rrd_table_delete_times(
                 Some(count) => *get_mut(deleted)? = count,
                 None => return Err(Failure::Outcome(abi::RRD_UNSUPPORTED)),
             }
+            Ok(())
+        })
+    }
+}
+
+/// Until the end of the statement, scans along the clustering key that lock nothing may leave out rows that do not meet all
+/// of these conditions; the caller asks again of those that come. `RRD_UNSUPPORTED` if one cannot be evaluated: nothing
+/// changes.
+///
+/// # Safety
+/// Pointers are null or valid, in the conditions too.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_scan_limit(
+    table: *mut RrdTable,
+    conditions: *const RrdCondition,
+    count: usize,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let handle = &mut get_mut(table)?.handle;
+            let conditions = conditions_of(handle.format(), slice(conditions, count)?)?;
+            handle.set_conditions(conditions);
             Ok(())
         })
     }

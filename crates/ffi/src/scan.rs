@@ -162,6 +162,10 @@ impl Scan {
             return Ok(false);
         };
         self.span_rows = (self.span_rows * 4).min(LONGEST_SPAN_ROWS);
+        if span.rows == 0 {
+            // None that meets the conditions.
+            return Ok(true);
+        }
         self.usable = self.count_usable(&span)?;
         self.is_at_bound = self.usable < span.rows as usize;
         self.done = 0;

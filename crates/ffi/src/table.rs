@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use rrd_codec::Column;
+use rrd_store::aggregate::Condition;
 use rrd_store::txn::OnDuplicate;
 use rrd_store::{Cursor, Direction, Engine, Error, LockMode, Table, Txn, key};
 
@@ -41,6 +42,8 @@ pub struct TableHandle {
     read: Vec<Plan>,
     locking: Option<LockMode>,
     skips_locked: bool,
+    /// Rows that do not meet them may be left out of scans that lock nothing.
+    conditions: Option<Arc<[Condition]>>,
     looking: Looking,
     /// The row read last was not locked by this transaction before.
     is_lock_new: bool,
@@ -84,6 +87,7 @@ impl TableHandle {
             read: Vec::new(),
             locking: None,
             skips_locked: false,
+            conditions: None,
             looking: Looking::Never,
             is_lock_new: false,
             scratch: Scratch::default(),
@@ -145,6 +149,7 @@ impl TableHandle {
         self.probe = None;
         self.probe_columns.clear();
         self.current = Current::Nothing;
+        self.conditions = None;
         self.looking = Looking::Never;
         self.is_lock_new = false;
         self.row.shrink_to(1 << 16);
@@ -361,6 +366,11 @@ impl TableHandle {
 
     // -- Scans -----------------------------------------------------------------------------------------------
 
+    /// Lets scans of this statement that lock nothing leave out rows that do not meet all of these conditions.
+    pub fn set_conditions(&mut self, conditions: Arc<[Condition]>) {
+        self.conditions = Some(conditions);
+    }
+
     /// Begins a scan along the clustering key or a secondary index; seek before reading.
     pub fn open_scan(&mut self, session: &mut Session, index: Option<usize>) -> Outcome<()> {
         self.current = Current::Nothing;
@@ -370,7 +380,13 @@ impl TableHandle {
         let txn = session.txn();
         let scan = match index.map(|place| self.format.index(place)).transpose()? {
             None if is_locking => Scan::new(txn.locking_cursor(&self.table)?, Walk::Rows),
-            None => Scan::new(txn.cursor(&self.table)?, Walk::Rows),
+            None => {
+                let mut cursor = txn.cursor(&self.table)?;
+                if let Some(conditions) = &self.conditions {
+                    cursor.limit_to(conditions);
+                }
+                Scan::new(cursor, Walk::Rows)
+            }
             Some(index) if is_locking => Scan::new(txn.locking_index_cursor(&self.table, index.number)?, Walk::Indexed),
             Some(index) => {
                 let number = index.number;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::aggregate::View;
+use crate::aggregate::{Condition, Filter, View, are_about};
 use crate::error::Result;
 use crate::group::OWN_SEQ;
 pub use crate::group::{RowGroup, Span};
@@ -59,6 +59,8 @@ pub struct Cursor {
     times: Option<(u64, u64)>,
     /// It reads on to its bound.
     reads_all: bool,
+    /// Rows that do not meet it may be left out.
+    filter: Option<Filter>,
 }
 
 /// The table that the entries of an index lead to.
@@ -127,7 +129,19 @@ impl Cursor {
             tier: None,
             times: None,
             reads_all: false,
+            filter: None,
         }
+    }
+
+    /// Says that only rows are of interest for which all of these conditions hold: others may be left out, or come though
+    /// they were deleted, and spans may be without rows. Nothing changes for a walk over a tier or in the order of an index.
+    pub fn limit_to(&mut self, conditions: &Arc<[Condition]>) {
+        if self.view().is_none() || !are_about(conditions, self.layout.schema()) {
+            return;
+        }
+        let filter = Filter::new(conditions.clone());
+        self.limit_times(filter.times(&self.layout));
+        self.filter = Some(filter);
     }
 
     /// Says that walks go on to their bounds.
@@ -221,6 +235,9 @@ impl Cursor {
         if let Some(rows) = &mut self.rows {
             rows.entries = None;
         }
+        if let Some(filter) = &mut self.filter {
+            filter.forget();
+        }
         self.start = self.clamp(key, inclusive);
         if let Some(tier) = &mut self.tier {
             tier.seek(self.start.clone(), direction)?;
@@ -230,6 +247,21 @@ impl Cursor {
 
     /// The next rows, at most `max_rows`; `None` at the end. Sees own writes made before the call.
     pub fn next_span(&mut self, max_rows: usize) -> Result<Option<Span>> {
+        if let Some(found) = self.filter.as_mut().and_then(Filter::take) {
+            return Ok(Some(found));
+        }
+        let Some(span) = self.next_whole_span(max_rows)? else { return Ok(None) };
+        let Some(filter) = &mut self.filter else { return Ok(Some(span)) };
+        // The reader cannot tell from rows that it does not get.
+        let mut key = Vec::new();
+        span.group.push_key(span.row(0), &mut key)?;
+        if self.bounds.is_passed(&key, self.direction) {
+            return Ok(None);
+        }
+        filter.look(span).map(Some)
+    }
+
+    fn next_whole_span(&mut self, max_rows: usize) -> Result<Option<Span>> {
         if let Some(mut tier) = self.tier.take() {
             let span = tier.next_span(max_rows, &mut |rows| self.next_own_span(rows));
             self.tier = Some(tier);

@@ -87,9 +87,14 @@ impl RowGroup {
 
     /// The segment that it is a part of.
     pub fn segment(&self) -> Option<&Arc<LiveSegment>> {
+        self.place().map(|(segment, _)| segment)
+    }
+
+    /// The segment that it is a part of, and its number there.
+    pub(crate) fn place(&self) -> Option<(&Arc<LiveSegment>, usize)> {
         match &self.source {
             Source::Rows(_) => None,
-            Source::Segment { segment, .. } => Some(segment),
+            Source::Segment { segment, group } => Some((segment, *group)),
         }
     }
 

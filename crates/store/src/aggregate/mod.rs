@@ -13,6 +13,7 @@ mod part;
 mod query;
 mod ranges;
 mod runs;
+mod spans;
 mod states;
 mod strip;
 mod threads;
@@ -27,6 +28,7 @@ use crate::table::Table;
 use crate::txn::Txn;
 
 pub use query::{Aggregate, Answer, Condition, Group, Query, Value, Wide};
+pub(crate) use spans::Filter;
 pub(crate) use view::View;
 
 impl Txn {
@@ -54,6 +56,12 @@ fn fits(condition: &Condition, lane: &impl Fn(usize) -> Lane) -> bool {
         Condition::Null { .. } => true,
         Condition::Any(parts) | Condition::All(parts) => parts.iter().all(|part| fits(part, lane)),
     }
+}
+
+/// Whether conditions are about columns that there are, and fit their lanes.
+pub(crate) fn are_about(conditions: &[Condition], schema: &Schema) -> bool {
+    let query = Query { conditions: conditions.to_vec(), ..Query::default() };
+    check(&query, schema).is_ok()
 }
 
 /// Whether a query fits the schema.

@@ -22,7 +22,43 @@ pub fn compare(txn: &mut Txn, table: &Arc<Table>, below: Below<'_>) {
         let other = Query { threads: 1 + (query.threads + 1) % 3, ..query.clone() };
         let again = txn.aggregate(table, &other, &|| false).expect("an answer");
         assert_eq!(found, again, "{} and {} threads: {query:?}", query.threads, other.threads);
+        walk(txn, table, &query, &rows, below);
     }
+}
+
+/// A walk under the conditions of a query has exactly the rows that meet them, and some that do not.
+fn walk(txn: &mut Txn, table: &Arc<Table>, query: &Query, rows: &Rows, below: Below<'_>) {
+    let layout = table.layout();
+    let is_within = |key: &[u8]| {
+        query.low.as_deref().is_none_or(|low| key >= low) && query.high.as_deref().is_none_or(|high| key < high)
+    };
+    let mut cursor = txn.cursor(table).expect("a cursor");
+    cursor.limit_to(&query.conditions.clone().into());
+    cursor.set_bounds(query.low.as_deref(), query.high.as_deref());
+    let is_forward = below(2) == 0;
+    match is_forward {
+        true => cursor.seek(query.low.as_deref(), true, Direction::Forward).expect("a walk"),
+        false => cursor.seek(query.high.as_deref(), false, Direction::Backward).expect("a walk"),
+    }
+    let mut found = Rows::new();
+    while let Some(span) = cursor.next_span(1 + below(300) as usize).expect("rows") {
+        for n in 0..span.rows {
+            let (mut key, mut row) = (Vec::new(), Vec::new());
+            span.group.push_row(span.row(n), &mut row).expect("a row");
+            layout.push_key(&row, &mut key);
+            if is_within(&key) {
+                found.push((key, row));
+            }
+        }
+    }
+    if !is_forward {
+        found.reverse();
+    }
+    assert!(found.is_sorted_by(|a, b| a.0 < b.0), "{query:?}");
+    let meets = |row: &[u8]| query.conditions.iter().all(|condition| holds(&layout, condition, row));
+    let expected = rows.iter().filter(|(key, row)| is_within(key) && meets(row));
+    found.retain(|(_, row)| meets(row));
+    assert!(found.iter().eq(expected), "{query:?}");
 }
 
 /// (sort key, row) in key order.
