@@ -37,6 +37,9 @@ const COND *ha_rrd::cond_push(const COND *condition)
   std::vector<Item *> rest;
   if (!add_own(&conditions, const_cast<COND *>(condition), table->map, &rest) || conditions.has_late())
     return condition;
+  /* The server may warn of values that it asks such a condition of: it gets the rows that it would have asked. */
+  if (!rest.empty())
+    return condition;
   const std::vector<RrdCondition> &all= conditions.current();
   /* What is refused here is no error: the server has the condition. */
   if (!all.empty())
