@@ -136,7 +136,7 @@ impl Cursor {
     /// Says that only rows are of interest for which all of these conditions hold: others may be left out, or come though
     /// they were deleted, and spans may be without rows. Nothing changes for a walk over a tier or in the order of an index.
     pub fn limit_to(&mut self, conditions: &Arc<[Condition]>) {
-        if self.view().is_none() || !are_about(conditions, self.layout.schema()) {
+        if !self.is_plain() || !are_about(conditions, self.layout.schema()) {
             return;
         }
         let filter = Filter::new(conditions.clone());
@@ -156,10 +156,14 @@ impl Cursor {
         self
     }
 
+    /// Whether it walks over stored rows in the order of their keys.
+    fn is_plain(&self) -> bool {
+        self.tier.is_none() && self.rows.is_none()
+    }
+
     /// What it reads, for readers that do not walk. None of a walk over a tier, or in the order of an index.
     pub(crate) fn view(&self) -> Option<View> {
-        let is_plain = self.tier.is_none() && self.rows.is_none();
-        is_plain.then(|| View {
+        self.is_plain().then(|| View {
             version: self.version.clone(),
             layout: self.layout.clone(),
             snapshot: self.snapshot.clone(),
@@ -252,13 +256,16 @@ impl Cursor {
         }
         let Some(span) = self.next_whole_span(max_rows)? else { return Ok(None) };
         let Some(filter) = &mut self.filter else { return Ok(Some(span)) };
-        // The reader cannot tell from rows that it does not get.
-        let mut key = Vec::new();
-        span.group.push_key(span.row(0), &mut key)?;
-        if self.bounds.is_passed(&key, self.direction) {
-            return Ok(None);
+        let found = filter.look(span)?;
+        if found.rows == 0 {
+            // The reader cannot tell from rows that it does not get whether the walk has left its bounds.
+            let mut key = Vec::new();
+            found.group.push_key(found.row(0), &mut key)?;
+            if self.bounds.is_passed(&key, self.direction) {
+                return Ok(None);
+            }
         }
-        filter.look(span).map(Some)
+        Ok(Some(found))
     }
 
     fn next_whole_span(&mut self, max_rows: usize) -> Result<Option<Span>> {

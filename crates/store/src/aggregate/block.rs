@@ -81,14 +81,13 @@ impl Columns for Block<'_> {
             From::Rows(_) => None,
         }
     }
+
+    fn is_key(&self, position: usize) -> bool {
+        self.view.layout.schema().key.contains(&(position as u16))
+    }
 }
 
 impl Block<'_> {
-    /// Whether a column is a part of the clustering key.
-    pub fn is_key(&self, position: usize) -> bool {
-        self.view.layout.schema().key.iter().any(|&k| usize::from(k) == position)
-    }
-
     /// Whether all keys are certainly within `low <= key < high`.
     pub fn is_within(&self, low: Option<&[u8]>, high: Option<&[u8]>) -> bool {
         match &self.from {

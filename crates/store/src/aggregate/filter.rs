@@ -1,6 +1,7 @@
 //! Conditions: decided for whole blocks by their zone maps where that is possible, else for each row.
 
 use rrd_codec::Pieces;
+use smallvec::SmallVec;
 
 use super::query::Condition;
 use super::ranges::Ranges;
@@ -34,10 +35,51 @@ pub trait Columns {
     fn held(&self, position: usize) -> Result<Held>;
     /// What is known of a column without reading it.
     fn zone(&self, position: usize) -> Option<ZoneMap>;
+    /// Whether a column is a part of the clustering key.
+    fn is_key(&self, position: usize) -> bool;
+}
+
+/// Some of a query's conditions.
+pub type Open<'c> = SmallVec<[&'c Condition; 4]>;
+
+/// The conditions that zone maps leave open; `None` if they say that no row meets all of them.
+pub fn undecided<'c>(conditions: &'c [Condition], columns: &impl Columns) -> Option<Open<'c>> {
+    let mut open = Open::new();
+    for condition in conditions {
+        match decide(condition, columns) {
+            Verdict::None => return None,
+            Verdict::All => {}
+            Verdict::Some => open.push(condition),
+        }
+    }
+    Some(open)
+}
+
+/// The rows of `ranges` for which all conditions hold; those on lines first, as they cost next to nothing.
+pub fn pick_all(mut open: Open<'_>, columns: &impl Columns, mut ranges: Ranges) -> Result<Ranges> {
+    let mut rest = Open::new();
+    // What rows are sorted by is mostly made of lines.
+    open.sort_by_key(|condition| !condition.column().is_some_and(|column| columns.is_key(column)));
+    for condition in open.iter() {
+        if ranges.is_empty() {
+            return Ok(ranges);
+        }
+        match condition.column().map(|column| columns.held(column)).transpose()? {
+            Some(held @ Held::Lines(_)) => ranges = select(condition, &Rows::of(&held, false), &ranges),
+            _ => rest.push(condition),
+        }
+    }
+    for condition in rest {
+        if ranges.is_empty() {
+            break;
+        }
+        ranges = pick(condition, columns, &ranges)?;
+    }
+    Ok(ranges)
 }
 
 /// What zone maps say of a condition.
-pub fn decide(condition: &Condition, columns: &impl Columns) -> Verdict {
+fn decide(condition: &Condition, columns: &impl Columns) -> Verdict {
     let worst = |a: Verdict, b: Verdict| match (a, b) {
         (Verdict::None, _) | (_, Verdict::None) => Verdict::None,
         (Verdict::All, Verdict::All) => Verdict::All,
@@ -251,6 +293,10 @@ mod tests {
 
         fn zone(&self, _: usize) -> Option<ZoneMap> {
             Some(ZoneMap::of(&self.0))
+        }
+
+        fn is_key(&self, _: usize) -> bool {
+            false
         }
     }
 

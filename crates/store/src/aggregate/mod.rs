@@ -60,8 +60,8 @@ fn fits(condition: &Condition, lane: &impl Fn(usize) -> Lane) -> bool {
 
 /// Whether conditions are about columns that there are, and fit their lanes.
 pub(crate) fn are_about(conditions: &[Condition], schema: &Schema) -> bool {
-    let query = Query { conditions: conditions.to_vec(), ..Query::default() };
-    check(&query, schema).is_ok()
+    let is_there = |condition: &Condition| condition.columns().iter().all(|&column| column < schema.columns.len());
+    conditions.iter().all(|condition| is_there(condition) && fits(condition, &|column| schema.columns[column].lane))
 }
 
 /// Whether a query fits the schema.

@@ -3,10 +3,10 @@
 use smallvec::SmallVec;
 
 use super::block::{Block, BlockRow};
-use super::filter::{Columns, Verdict, decide, pick, select};
+use super::filter::{Columns, pick_all, undecided};
 use super::groups::Groups;
 use super::overlap::{PartSource, hide_old_versions};
-use super::query::{Condition, Group, Query};
+use super::query::{Group, Query};
 use super::ranges::Ranges;
 use super::runs::{Cutter, cut};
 use super::strip::Rows;
@@ -52,14 +52,7 @@ fn add_block(
     source: u32,
     groups: &mut Groups<'_>,
 ) -> Result<()> {
-    let mut open: SmallVec<[&Condition; 4]> = SmallVec::new();
-    for condition in &query.conditions {
-        match decide(condition, block) {
-            Verdict::None => return Ok(()),
-            Verdict::All => {}
-            Verdict::Some => open.push(condition),
-        }
-    }
+    let Some(open) = undecided(&query.conditions, block) else { return Ok(()) };
     let (low, high) = (part.low.as_deref(), part.high.as_deref());
     let is_whole = block.is_within(low, high) && hidden.is_empty() && block.is_plain();
     if is_whole && open.is_empty() && add_by_zone(query, block, source, groups)? {
@@ -69,7 +62,7 @@ fn add_block(
         true => Ranges::one(0, block.rows()),
         false => visible(block, low, high, hidden)?,
     };
-    let ranges = selected(&mut open, block, ranges)?;
+    let ranges = pick_all(open, block, ranges)?;
     if ranges.is_empty() {
         return Ok(());
     }
@@ -85,29 +78,6 @@ fn visible(block: &Block<'_>, low: Option<&[u8]>, high: Option<&[u8]>, hidden: &
     }
     let ranges = block.newest_versions(Ranges::one(start, end))?.without(hidden);
     block.living(ranges)
-}
-
-/// The rows for which conditions hold; those on lines first, as they cost next to nothing.
-fn selected(open: &mut [&Condition], block: &Block<'_>, mut ranges: Ranges) -> Result<Ranges> {
-    let mut rest: SmallVec<[&Condition; 4]> = SmallVec::new();
-    // What rows are sorted by is mostly made of lines.
-    open.sort_by_key(|condition| !condition.column().is_some_and(|column| block.is_key(column)));
-    for condition in open.iter() {
-        if ranges.is_empty() {
-            return Ok(ranges);
-        }
-        match condition.column().map(|column| block.held(column)).transpose()? {
-            Some(held @ Held::Lines(_)) => ranges = select(condition, &Rows::of(&held, false), &ranges),
-            _ => rest.push(condition),
-        }
-    }
-    for condition in rest {
-        if ranges.is_empty() {
-            break;
-        }
-        ranges = pick(condition, block, &ranges)?;
-    }
-    Ok(ranges)
 }
 
 /// Adds a block of which all rows count by its zone maps alone; false, and nothing is added, if they do not say enough.

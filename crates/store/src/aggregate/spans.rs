@@ -4,12 +4,10 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
-use super::filter::{Columns, Verdict, decide, pick};
-use super::query::{Condition, Query};
-use super::ranges::Ranges;
-use super::view::times_of;
+use super::filter::{Columns, pick_all, undecided};
+use super::query::Condition;
+use super::ranges::{Range, Ranges};
+use super::view::times_of_all;
 use crate::cursor::Direction;
 use crate::error::Result;
 use crate::group::{RowGroup, Span};
@@ -33,7 +31,7 @@ impl Filter {
 
     /// The times of rows for which the conditions can hold.
     pub fn times(&self, layout: &RowLayout) -> (u64, u64) {
-        times_of(&Query { conditions: self.conditions.to_vec(), ..Query::default() }, layout)
+        times_of_all(&self.conditions, layout)
     }
 
     /// The walk goes elsewhere.
@@ -51,26 +49,14 @@ impl Filter {
         if span.rows < FEWEST_ROWS {
             return Ok(span);
         }
-        let mut open: SmallVec<[&Condition; 4]> = SmallVec::new();
-        for condition in self.conditions.iter() {
-            match decide(condition, &*span.group) {
-                Verdict::None => return Ok(Span { rows: 0, ..span }),
-                Verdict::All => {}
-                Verdict::Some => open.push(condition),
-            }
-        }
+        let Some(open) = undecided(&self.conditions, &*span.group) else { return Ok(Span { rows: 0, ..span }) };
         let (first, rows) = (span.first as usize, span.rows as usize);
-        let mut ranges = match span.direction {
+        let within = match span.direction {
             Direction::Forward => Ranges::one(first, first + rows),
             Direction::Backward => Ranges::one(first + 1 - rows, first + 1),
         };
-        for condition in open {
-            if ranges.is_empty() {
-                break;
-            }
-            ranges = pick(condition, &*span.group, &ranges)?;
-        }
-        let of = |range: &super::ranges::Range| {
+        let ranges = pick_all(open, &*span.group, within)?;
+        let of = |range: &Range| {
             let first = if span.direction == Direction::Forward { range.start } else { range.end - 1 };
             Span { first, rows: range.end - range.start, ..span.clone() }
         };
@@ -94,5 +80,9 @@ impl Columns for RowGroup {
         let (segment, group) = self.place()?;
         // What cannot be read is found when the rows are.
         segment.index().ok()?.zone(group, self.layout().schema().columns[position].id)
+    }
+
+    fn is_key(&self, position: usize) -> bool {
+        self.layout().schema().key.contains(&(position as u16))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::filter::{Columns, pick};
+use super::filter::{pick_all, undecided};
 use super::groups::{FirstRow, Groups};
 use super::query::{Answer, Query, Value};
 use super::ranges::Ranges;
@@ -12,7 +12,7 @@ use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Result};
 use crate::group::RowGroup;
 use crate::memtable::Key;
-use crate::segment::{Held, ZoneMap};
+use crate::segment::Held;
 
 /// Rows between two questions whether the statement was killed.
 const SPAN_ROWS: usize = 16384;
@@ -51,10 +51,9 @@ fn rows_within(group: &RowGroup, start: usize, end: usize, query: &Query) -> Res
     Ok((from, query.high.as_deref().map_or(Ok(end), before)?))
 }
 
-fn add_rows(group: &Arc<RowGroup>, mut ranges: Ranges, query: &Query, groups: &mut Groups<'_>) -> Result<()> {
-    for condition in &query.conditions {
-        ranges = pick(condition, &SpanColumns(group), &ranges)?;
-    }
+fn add_rows(group: &Arc<RowGroup>, within: Ranges, query: &Query, groups: &mut Groups<'_>) -> Result<()> {
+    let Some(open) = undecided(&query.conditions, &**group) else { return Ok(()) };
+    let ranges = pick_all(open, &**group, within)?;
     let held = |column: usize| group.column(column).cloned().map(Held::Column);
     let of_groups = query.groups.iter().map(|g| held(g.column())).collect::<Result<Vec<Held>>>()?;
     let cutters: Vec<Cutter<'_>> = query
@@ -70,18 +69,6 @@ fn add_rows(group: &Arc<RowGroup>, mut ranges: Ranges, query: &Query, groups: &m
         groups.states()[n].add(&runs, rows.as_ref());
     }
     Ok(())
-}
-
-struct SpanColumns<'g>(&'g RowGroup);
-
-impl Columns for SpanColumns<'_> {
-    fn held(&self, position: usize) -> Result<Held> {
-        self.0.column(position).cloned().map(Held::Column)
-    }
-
-    fn zone(&self, _: usize) -> Option<ZoneMap> {
-        None
-    }
 }
 
 /// A row of a span that may be the first of its group.

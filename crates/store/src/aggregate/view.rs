@@ -81,18 +81,23 @@ impl Source {
     }
 }
 
-/// The times that rows can have for which all conditions hold.
+/// The times that rows of a query can have.
 pub fn times_of(query: &Query, layout: &RowLayout) -> (u64, u64) {
-    let Some(time) = layout.schema().time else { return (0, u64::MAX) };
-    let mut times = match (&query.low, &query.high) {
-        (Some(low), Some(high)) => times_between(layout, low, high).unwrap_or((0, u64::MAX)),
-        _ => (0, u64::MAX),
-    };
-    for condition in &query.conditions {
-        let (low, high) = times_that_meet(condition, usize::from(time.column));
-        times = (times.0.max(low), times.1.min(high));
+    let (from, to) = times_of_all(&query.conditions, layout);
+    match (&query.low, &query.high) {
+        (Some(low), Some(high)) if layout.schema().time.is_some() => {
+            let (first, last) = times_between(layout, low, high).unwrap_or((0, u64::MAX));
+            (from.max(first), to.min(last))
+        }
+        _ => (from, to),
     }
-    times
+}
+
+/// The times that rows can have for which all conditions hold.
+pub fn times_of_all(conditions: &[Condition], layout: &RowLayout) -> (u64, u64) {
+    let Some(time) = layout.schema().time else { return (0, u64::MAX) };
+    let of_each = conditions.iter().map(|condition| times_that_meet(condition, usize::from(time.column)));
+    of_each.fold((0, u64::MAX), |all, one| (all.0.max(one.0), all.1.min(one.1)))
 }
 
 /// The times for which a condition can hold; the first behind the last if there are none.

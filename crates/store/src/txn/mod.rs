@@ -111,9 +111,7 @@ impl TxnTable {
     pub fn take_newest(&mut self) -> Option<HashMap<Key, Key>> {
         if std::mem::replace(&mut self.newest_lost, true) { None } else { Some(std::mem::take(&mut self.newest)) }
     }
-}
 
-impl TxnTable {
     /// Hands what is known of the newest rows to a worker; until it comes back, nothing is known.
     fn lend_newness(&mut self) -> Newness {
         let is_lost = std::mem::replace(&mut self.newest_lost, true);
