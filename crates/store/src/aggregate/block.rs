@@ -6,11 +6,12 @@
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
-use rrd_codec::{Bitmap, Values};
+use rrd_codec::Bitmap;
 use smallvec::SmallVec;
 
 use super::filter::Columns;
 use super::groups::FirstRow;
+use super::keys::Keys;
 use super::query::Value;
 use super::ranges::Ranges;
 use super::strip::Rows;
@@ -18,7 +19,6 @@ use super::view::View;
 use crate::cursor::Direction;
 use crate::error::Result;
 use crate::group::{OWN_SEQ, RowGroup};
-use crate::key;
 use crate::live::LiveSegment;
 use crate::memtable::Key;
 use crate::schema::Lane;
@@ -30,6 +30,7 @@ pub struct Block<'v> {
     from: From,
     rows: usize,
     held: RefCell<SmallVec<[(usize, Held); 6]>>,
+    keys: OnceCell<Keys>,
     group: OnceCell<Arc<RowGroup>>,
 }
 
@@ -48,7 +49,7 @@ impl<'v> Block<'v> {
             From::Segment { index, group, .. } => index.group(*group).rows as usize,
             From::Rows(rows) => rows.rows(),
         };
-        Block { view, from, rows, held: RefCell::default(), group: OnceCell::new() }
+        Block { view, from, rows, held: RefCell::default(), keys: OnceCell::new(), group: OnceCell::new() }
     }
 
     /// Rows in it, visible or not.
@@ -99,30 +100,32 @@ impl Block<'_> {
         }
     }
 
+    /// Whether the keys of the rows were read.
+    pub fn is_read(&self) -> bool {
+        self.keys.get().is_some()
+    }
+
+    /// The keys of the rows.
+    pub fn keys(&self) -> Result<&Keys> {
+        if let Some(keys) = self.keys.get() {
+            return Ok(keys);
+        }
+        let keys = Keys::of(self, &self.view.layout.schema().key)?;
+        Ok(self.keys.get_or_init(|| keys))
+    }
+
     /// Sort key of a row.
     pub fn key(&self, row: usize) -> Result<Key> {
-        let mut out = Key::new();
-        for &k in &self.view.layout.schema().key {
-            let position = usize::from(k);
-            match (self.held(position)?, self.view.layout.schema().columns[position].lane) {
-                (Held::Lines(lines), Lane::Int { width }) => key::push_int(&mut out, lines.get(row), width),
-                (Held::Column(column), lane) => match (&column.values, lane) {
-                    (Values::Int(v), Lane::Int { width }) => key::push_int(&mut out, v[row], width),
-                    (Values::Bytes(v), _) => key::push_bytes(&mut out, v.get(row)),
-                    _ => debug_assert!(false, "key lane and column kind differ"),
-                },
-                _ => debug_assert!(false, "a key of lines that is no integer"),
-            }
-        }
-        Ok(out)
+        Ok(self.keys()?.get(row))
     }
 
     /// How many rows come before a key.
     pub fn rows_before(&self, key: &[u8]) -> Result<usize> {
+        let keys = self.keys()?;
         let (mut low, mut high) = (0, self.rows);
         while low < high {
             let middle = (low + high) / 2;
-            if *self.key(middle)? < *key { low = middle + 1 } else { high = middle }
+            if *keys.get(middle) < *key { low = middle + 1 } else { high = middle }
         }
         Ok(low)
     }
@@ -141,9 +144,10 @@ impl Block<'_> {
     }
 
     /// The row that the snapshot sees of the key of `row`, which is the first of its versions in this block.
-    pub fn seen_version(&self, row: usize, key: &[u8]) -> Result<Option<usize>> {
+    pub fn seen_version(&self, row: usize) -> Result<Option<usize>> {
+        let keys = self.keys()?;
         let mut at = row;
-        while at < self.rows && (at == row || *self.key(at)? == *key) {
+        while at < self.rows && keys.compare(at, keys, row).is_eq() {
             if self.is_seen(self.seq(at)?) {
                 return Ok(Some(at));
             }
@@ -178,15 +182,9 @@ impl Block<'_> {
         let mut bitmap = Bitmap::new(self.rows);
         // Whether an earlier row with the key of the row at hand was seen.
         let mut is_found = entry.has_versions && *group > 0 && self.is_seen_before(segment, *group, *base_seq)?;
-        let mut last: Option<Key> = None;
+        let keys = self.keys()?;
         for row in 0..self.rows {
-            if entry.has_versions {
-                let key = self.key(row)?;
-                is_found &= last.as_ref().is_none_or(|last| *last == key);
-                last = Some(key);
-            } else {
-                is_found = false;
-            }
+            is_found &= entry.has_versions && (row == 0 || keys.compare(row, keys, row - 1).is_eq());
             if !is_found && self.is_seen(self.seq(row)?) {
                 bitmap.set(row);
                 is_found = true;

@@ -8,6 +8,7 @@ mod block;
 mod filter;
 mod groups;
 mod kernels;
+mod keys;
 mod overlap;
 mod part;
 mod query;

@@ -10,11 +10,11 @@ use std::rc::Rc;
 
 use super::block::{Block, From};
 use super::filter::pick;
+use super::keys::Keys;
 use super::query::Condition;
 use super::ranges::Ranges;
 use super::view::{Part, Source, View};
 use crate::error::Result;
-use crate::memtable::Key;
 
 /// The rows of one source in a part.
 pub struct PartSource<'v> {
@@ -112,18 +112,24 @@ impl<'v> PartSource<'v> {
         rows as f64 * length(from, to) / length(self.times.0, self.times.1)
     }
 
-    /// The first block that can hold a key, and the row of its first version there.
-    fn find(&self, key: &[u8], from: usize) -> Result<Option<(usize, usize)>> {
-        let mut i = from + self.blocks_before(key, from)?;
+    /// The first place from `place` on whose key is not before that of a row of another source's block.
+    fn seek(&self, (mut i, mut row): (usize, usize), keys: &Keys, key_row: usize) -> Result<(usize, usize)> {
         while i < self.len() {
             let block = self.block(i);
-            let row = block.rows_before(key)?;
-            if row < block.rows() {
-                return Ok((*block.key(row)? == *key).then_some((i, row)));
+            if !block.is_read() && row == 0 {
+                let skipped = self.blocks_before(&keys.get(key_row), i)?;
+                if skipped > 0 {
+                    i += skipped;
+                    continue;
+                }
             }
-            i += 1;
+            row = block.keys()?.seek(row, keys, key_row);
+            if row < block.rows() {
+                break;
+            }
+            (i, row) = (i + 1, 0);
         }
-        Ok(None)
+        Ok((i, row))
     }
 
     /// Blocks from `from` on whose last key is before `key`.
@@ -131,32 +137,35 @@ impl<'v> PartSource<'v> {
         let (mut low, mut high) = (from, self.len());
         while low < high {
             let middle = (low + high) / 2;
-            let is_before = match &self.froms[middle] {
-                From::Segment { index, group, .. } => index.group(*group).last_key < key,
-                From::Rows(rows) => {
-                    let block = self.block(middle);
-                    *block.key(rows.rows() - 1)? < *key
-                }
-            };
-            if is_before { low = middle + 1 } else { high = middle }
+            if self.ends_before(middle, key)? { low = middle + 1 } else { high = middle }
         }
         Ok(low - from)
     }
 
+    /// Whether all keys of a block are before a key.
+    fn ends_before(&self, i: usize, key: &[u8]) -> Result<bool> {
+        match &self.froms[i] {
+            From::Segment { index, group, .. } => Ok(index.group(*group).last_key < key),
+            From::Rows(rows) => Ok(*self.block(i).key(rows.rows() - 1)? < *key),
+        }
+    }
+
     /// Of the versions of a key that begin at a row of a block, the one that the snapshot sees.
-    fn seen_version(&self, key: &[u8], (mut block, mut row): (usize, usize)) -> Result<Option<(usize, usize)>> {
+    fn seen_version(&self, (mut block, mut row): (usize, usize)) -> Result<Option<(usize, usize)>> {
         loop {
             let rows = self.block(block);
-            if let Some(found) = rows.seen_version(row, key)? {
+            if let Some(found) = rows.seen_version(row)? {
                 return Ok(Some((block, found)));
             }
             // They may go on in the next block.
-            (block, row) = (block + 1, 0);
-            let goes_on =
-                *rows.key(rows.rows() - 1)? == *key && block < self.len() && *self.block(block).key(0)? == *key;
-            if !goes_on {
+            if block + 1 == self.len() {
                 return Ok(None);
             }
+            let (keys, last) = (rows.keys()?, rows.rows() - 1);
+            if keys.compare(last, keys, row).is_ne() || self.block(block + 1).keys()?.compare(0, keys, last).is_ne() {
+                return Ok(None);
+            }
+            (block, row) = (block + 1, 0);
         }
     }
 }
@@ -178,7 +187,8 @@ pub fn hide_old_versions(view: &View, sources: &[PartSource<'_>], part: &Part, t
     Ok(())
 }
 
-/// Looks each key of `few` with one of the `common` times up in `many`.
+/// Finds the keys of `few` with one of the `common` times that are in `many` too. Both are walked in key order, and where
+/// one has nothing for a while the other leaps: sources whose series alternate cost little.
 fn hide_between(
     view: &View,
     few: &PartSource<'_>,
@@ -188,30 +198,43 @@ fn hide_between(
 ) -> Result<()> {
     let time = view.layout.schema().time.map(|time| usize::from(time.column));
     let is_common = time.map(|column| Condition::Range { column, low: common.0, high: common.1, negated: false });
-    let mut place = 0;
+    let mut place = (0, 0);
     for i in 0..few.len() {
+        if place.0 == many.len() {
+            return Ok(());
+        }
+        if place != (0, 0) && few.ends_before(i, &many.block(place.0).key(place.1)?)? {
+            continue;
+        }
         let block = few.block(i);
-        let mut ranges = Ranges::one(0, block.rows());
+        let start = part.low.as_deref().map_or(Ok(0), |low| block.rows_before(low))?;
+        let end = part.high.as_deref().map_or(Ok(block.rows()), |high| block.rows_before(high))?;
+        let mut ranges = Ranges::one(start, end);
         if let Some(condition) = &is_common {
             ranges = pick(condition, &*block, &ranges)?;
         }
         ranges = block.newest_versions(ranges)?;
+        let keys = block.keys()?;
+        let mut row = 0;
         for range in ranges.as_slice() {
-            for row in range.start as usize..range.end as usize {
-                let key: Key = block.key(row)?;
-                if part.low.as_ref().is_some_and(|low| *key < *low.as_slice())
-                    || part.high.as_ref().is_some_and(|high| *key >= *high.as_slice())
-                {
+            row = row.max(range.start as usize);
+            while row < range.end as usize {
+                place = many.seek(place, keys, row)?;
+                if place.0 == many.len() {
+                    return Ok(());
+                }
+                let others = many.block(place.0);
+                if keys.compare(row, others.keys()?, place.1).is_ne() {
+                    row = keys.seek(row + 1, others.keys()?, place.1);
                     continue;
                 }
-                let Some(found) = many.find(&key, place)? else { continue };
-                place = found.0;
-                if let Some((other, other_row)) = many.seen_version(&key, found)? {
+                if let Some((other, other_row)) = many.seen_version(place)? {
                     match block.seq(row)? > many.block(other).seq(other_row)? {
                         true => many.hide(other, other_row),
                         false => few.hide(i, row),
                     }
                 }
+                row += 1;
             }
         }
     }
