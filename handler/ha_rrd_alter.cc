@@ -171,7 +171,18 @@ static int report_progress(void *context, uint64_t done, uint64_t total)
   return thd_kill_level(thd) != THD_IS_NOT_KILLED;
 }
 
-bool ha_rrd::inplace_alter_table(TABLE *, Alter_inplace_info *info)
+/* The server shows the value of a duplicate from a record. */
+static int report_duplicate(TABLE *altered, const RrdAlter *alter, RrdError *error)
+{
+  const uint place= error->index - 1;
+  if (rrd_alter_duplicate(alter, altered->record[0], error) != RRD_OK)
+    return rrd_ha_error(error->status);
+  KEY *key= altered->key_info + (place < altered->s->primary_key ? place : place + 1);
+  print_keydup_error(altered, key, MYF(0));
+  return 0;
+}
+
+bool ha_rrd::inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
 {
   THD *thd= ha_thd();
   thd_progress_init(thd, 1);
@@ -180,10 +191,9 @@ bool ha_rrd::inplace_alter_table(TABLE *, Alter_inplace_info *info)
   thd_progress_end(thd);
   if (status == RRD_OK)
     return false;
-  if (status == RRD_DUPLICATE)
-    my_printf_error(ER_DUP_ENTRY, "%s", MYF(0), m_error.message);
-  else
-    print_error(rrd_ha_error(status), MYF(0));
+  const int failed= status == RRD_DUPLICATE ? report_duplicate(altered, alter, &m_error) : rrd_ha_error(status);
+  if (failed)
+    print_error(failed, MYF(0));
   return true;
 }
 

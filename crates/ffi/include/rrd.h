@@ -1243,7 +1243,7 @@ int32_t rrd_alter_begin(const struct RrdTable *table,
                         struct RrdError *error);
 
 // Builds new indexes; nobody may write to the table from here to the commit. A value that occurs twice in a unique
-// one is `RRD_DUPLICATE`, with the server's text.
+// one is `RRD_DUPLICATE` with the place of the key; see [`rrd_alter_duplicate`].
 //
 // # Safety
 // Pointers are null or valid; `progress` may be called with `context`.
@@ -1251,6 +1251,15 @@ int32_t rrd_alter_build(struct RrdAlter *alter,
                         RrdProgressFn progress,
                         void *context,
                         struct RrdError *error);
+
+// Writes the row that [`rrd_alter_build`] refused into a record of the new definition. Its blobs are valid until the
+// change is closed.
+//
+// # Safety
+// `alter` is null or valid, `record` null or a record of the new definition.
+int32_t rrd_alter_duplicate(const struct RrdAlter *alter,
+                            uint8_t *record,
+                            struct RrdError *error);
 
 // Makes changes visible and durable, all of them or none. They must be closed nevertheless. `fallen` becomes the number of
 // rows that are behind the horizon because of it.

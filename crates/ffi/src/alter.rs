@@ -28,6 +28,8 @@ pub struct Alter {
     definition_id: Vec<u8>,
     auto_increment: u64,
     built: Vec<BuiltIndex>,
+    /// The row whose value occurs twice, in the new schema.
+    duplicate: Vec<u8>,
 }
 
 /// What the server says beside the new definition.
@@ -61,6 +63,7 @@ impl Alter {
             definition_id: request.definition_id.to_vec(),
             auto_increment: request.auto_increment,
             built: Vec::new(),
+            duplicate: Vec::new(),
         })
     }
 
@@ -86,20 +89,38 @@ impl Alter {
                 progress(done.min(total), total)
             };
             let built = self.engine.build_index(&self.table, &self.schema, &def, sort_keys, &mut step);
-            self.built.push(built.map_err(|error| self.explain(error, place))?);
+            let built = built.map_err(|error| self.keep_duplicate(error, place))?;
+            self.built.push(built);
         }
         Ok(())
     }
 
-    /// A value that occurs twice, in the server's words.
-    fn explain(&self, error: Error, place: usize) -> Failure {
-        let Error::Duplicate { row, .. } = &error else { return error.into() };
-        let format = RecordFormat::bind(&self.definition, Arc::new(RowLayout::new(self.schema.clone())));
-        let text = format.and_then(|format| {
-            let index = format.index(place)?;
-            Ok(format!("Duplicate entry '{}' for key '{}'", format.index_text(index, row), index.name))
-        });
-        text.map_or_else(|failure| failure, |text| Failure::Explained(abi::RRD_DUPLICATE, text))
+    /// A value that occurs twice: the server words the error, from the row.
+    fn keep_duplicate(&mut self, error: Error, place: usize) -> Failure {
+        match error {
+            Error::Duplicate { row, existing, .. } => {
+                self.duplicate = row;
+                Error::Duplicate { index: place as u32 + 1, row: Vec::new(), existing }.into()
+            }
+            error => error.into(),
+        }
+    }
+
+    /// Writes the row that [`Alter::build`] refused into a record of the new definition. Blob pointers lead into the
+    /// change itself.
+    pub fn unpack_duplicate(&self, record: &mut [u8]) -> Outcome<()> {
+        let layout = Arc::new(RowLayout::new(self.schema.clone()));
+        if !layout.check(&self.duplicate) || record.len() != self.definition.default_record.len() {
+            return Err(Failure::internal("internal error: an ALTER found no duplicate"));
+        }
+        let format = RecordFormat::bind(&self.definition, layout)?;
+        format.unpack_row(format.plans(), &self.duplicate, record);
+        Ok(())
+    }
+
+    /// Bytes of a record of the new definition.
+    pub fn record_bytes(&self) -> usize {
+        self.definition.default_record.len()
     }
 
     /// Makes changes of several tables (the partitions of one) visible and durable, all or none. Returns how many rows

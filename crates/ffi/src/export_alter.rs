@@ -6,6 +6,7 @@ use crate::abi::{RrdError, RrdProgressFn, RrdTableDefinition, RrdText};
 use crate::alter::{Alter, Request};
 use crate::definition::{Definition, read_text};
 use crate::export_engine::RrdEngine;
+use crate::export_row::record_mut;
 use crate::export_table::RrdTable;
 use crate::guard::{get, get_mut, guard, guard_close, slice};
 use crate::status::Failure;
@@ -54,7 +55,7 @@ pub unsafe extern "C" fn rrd_alter_begin(
 }
 
 /// Builds new indexes; nobody may write to the table from here to the commit. A value that occurs twice in a unique
-/// one is `RRD_DUPLICATE`, with the server's text.
+/// one is `RRD_DUPLICATE` with the place of the key; see [`rrd_alter_duplicate`].
 ///
 /// # Safety
 /// Pointers are null or valid; `progress` may be called with `context`.
@@ -70,6 +71,22 @@ pub unsafe extern "C" fn rrd_alter_build(
         guard(error, || {
             let mut go_on = |done, total| progress.is_none_or(|f| f(context, done, total) == 0);
             get_mut(alter)?.alter.as_mut().map_or(Ok(()), |alter| alter.build(&mut go_on))
+        })
+    }
+}
+
+/// Writes the row that [`rrd_alter_build`] refused into a record of the new definition. Its blobs are valid until the
+/// change is closed.
+///
+/// # Safety
+/// `alter` is null or valid, `record` null or a record of the new definition.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_alter_duplicate(alter: *const RrdAlter, record: *mut u8, error: *mut RrdError) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || match &get(alter)?.alter {
+            Some(alter) => alter.unpack_duplicate(record_mut(record, alter.record_bytes())?),
+            None => Err(Failure::internal("internal error: an ALTER is committed already")),
         })
     }
 }
