@@ -71,6 +71,7 @@ int ha_rrd::open_store(const char *name)
   if (status != RRD_OK)
     return rrd_ha_error(status);
   m_table.reset(opened);
+  m_ahead= rrd_table_ahead(opened);
   m_stored= definition.numbers();
   /* An UPDATE of the key must not meet, further on in its scan, the rows that it has moved there. */
   key_used_on_scan= table_share->primary_key;

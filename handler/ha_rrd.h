@@ -157,6 +157,8 @@ private:
   void fill_statistics(const RrdTableStats &found, uint what);
 
   std::unique_ptr<RrdTable, Rrd_table_closer> m_table;
+  /* Records of the rows that m_table's scan comes to next. */
+  RrdAhead *m_ahead= nullptr;
   /* Of a tier: keeps the engine loaded, which the server knows only the engine of tiers to be used from. */
   plugin_ref m_engine= nullptr;
   /* The store's name for it: of a partition, not that of the whole table as in table_share. */

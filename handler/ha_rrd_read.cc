@@ -35,6 +35,14 @@ int ha_rrd::seek(RrdSeek where, const uchar *key, uint bytes)
 
 int ha_rrd::step(bool backward, uchar *record)
 {
+  if (m_ahead->left && m_ahead->is_backward == backward)
+  {
+    memcpy(record, m_ahead->next, m_ahead->length);
+    m_ahead->next+= m_ahead->length;
+    m_ahead->left--;
+    m_ahead->taken++;
+    return RRD_OK;
+  }
   return rrd_scan_next(store(), session(), backward, record, &m_error);
 }
 

@@ -311,6 +311,20 @@ typedef void (*RrdWaitFn)(void *waiting, void *holder);
 // Given a text: a finding of CHECK TABLE, a line of a report.
 typedef void (*RrdTextFn)(void *context, const char *text, size_t length);
 
+// Records of the rows that a scan comes to next, made ahead. Whoever scans may copy them itself, without a call.
+typedef struct RrdAhead {
+  // The next record.
+  const uint8_t *next;
+  // Bytes of a record.
+  size_t length;
+  // How many there are.
+  uint32_t left;
+  // How many were copied: the scan stands on the last of them.
+  uint32_t taken;
+  // Which way the scan goes.
+  bool is_backward;
+} RrdAhead;
+
 // What reads do about row locks.
 typedef uint32_t RrdLocking;
 
@@ -962,6 +976,12 @@ int32_t rrd_table_open(const struct RrdEngine *engine,
                        const struct RrdTableDefinition *definition,
                        struct RrdTable **out,
                        struct RrdError *error);
+
+// What the table's scans make ahead: valid until the handle is freed, changed by each call for the table.
+//
+// # Safety
+// `table` came from [`rrd_table_open`].
+struct RrdAhead *rrd_table_ahead(const struct RrdTable *table);
 
 // Frees the handle.
 //

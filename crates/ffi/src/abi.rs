@@ -3,6 +3,7 @@
 //! Everything here is `#[repr(C)]`; cbindgen writes it to `include/rrd.h`. Pointers are borrowed for the call,
 //! except where a comment says otherwise. The size of each struct is asserted here and in the handler.
 
+use std::cell::Cell;
 use std::ffi::{c_char, c_void};
 
 /// It worked.
@@ -165,6 +166,22 @@ pub struct RrdCollation {
 unsafe impl Send for RrdCollation {}
 // SAFETY: as above.
 unsafe impl Sync for RrdCollation {}
+
+/// Records of the rows that a scan comes to next, made ahead. Whoever scans may copy them itself, without a call.
+#[repr(C)]
+#[derive(Default)]
+pub struct RrdAhead {
+    /// The next record.
+    pub next: Cell<*const u8>,
+    /// Bytes of a record.
+    pub length: Cell<usize>,
+    /// How many there are.
+    pub left: Cell<u32>,
+    /// How many were copied: the scan stands on the last of them.
+    pub taken: Cell<u32>,
+    /// Which way the scan goes.
+    pub is_backward: Cell<bool>,
+}
 
 /// One stored column of a table.
 #[repr(C)]

@@ -294,7 +294,7 @@ pub unsafe extern "C" fn rrd_scan_next(
             let record = record_mut(record, handle.record_bytes())?;
             let direction = if backward { Direction::Backward } else { Direction::Forward };
             handle.step(session, direction, record)?;
-            session.note_read();
+            session.note_reads(1);
             Ok(())
         })
     }
@@ -335,7 +335,7 @@ pub unsafe extern "C" fn rrd_row_read(
             let (handle, session) = (&mut get_mut(table)?.handle, &mut get_mut(session)?.session);
             let record = record_mut(record, handle.record_bytes())?;
             handle.read_row(session, slice(image, image_bytes)?, record)?;
-            session.note_read();
+            session.note_reads(1);
             Ok(())
         })
     }

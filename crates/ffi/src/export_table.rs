@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 
 use crate::abi::{
-    RRD_CLUSTERING_KEY, RrdError, RrdLocking, RrdProgressFn, RrdTableDefinition, RrdTableStats, RrdText, RrdTextFn,
+    RRD_CLUSTERING_KEY, RrdAhead, RrdError, RrdLocking, RrdProgressFn, RrdTableDefinition, RrdTableStats, RrdText,
+    RrdTextFn,
 };
 use crate::definition::{Definition, read_text};
 use crate::export_engine::RrdEngine;
@@ -42,6 +43,16 @@ pub unsafe extern "C" fn rrd_table_open(
             Ok(())
         })
     }
+}
+
+/// What the table's scans make ahead: valid until the handle is freed, changed by each call for the table.
+///
+/// # Safety
+/// `table` came from [`rrd_table_open`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_table_ahead(table: *const RrdTable) -> *mut RrdAhead {
+    // SAFETY: promised by the caller.
+    unsafe { get(table).map_or(std::ptr::null_mut(), |table| std::ptr::from_ref(table.handle.ahead()).cast_mut()) }
 }
 
 /// Frees the handle.

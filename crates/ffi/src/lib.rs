@@ -11,6 +11,7 @@
 pub mod abi;
 pub mod aggregate;
 mod aggregate_answer;
+mod ahead;
 pub mod alter;
 pub mod connections;
 pub mod counter;

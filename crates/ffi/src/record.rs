@@ -3,14 +3,16 @@
 //! A format is made once for each open table: a flat list with one entry a column, so that a row costs a loop
 //! without calls through pointers. Only the columns that the statement asked for are written back.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rrd_codec::{Column, Values};
 use rrd_store::index::Index;
 use rrd_store::schema::{IndexColumn, Lane, Schema};
-use rrd_store::{RowLayout, row::RowView};
+use rrd_store::{Direction, RowLayout, row::RowView};
 
 use crate::abi::{RrdCollation, RrdField};
+use crate::ahead::Records;
 use crate::definition::{Definition, IndexDefinition};
 use crate::field::{Codec, Value};
 use crate::image::{self, KeyPart, Order, Scratch};
@@ -304,6 +306,36 @@ impl Plan {
             Values::Int(values) | Values::F64(values) => self.codec.write_int(at, values[i]),
             Values::F32(values) => self.codec.write_int(at, u64::from(values[i])),
             Values::Bytes(values) => self.codec.write_bytes(at, values.get(i)),
+        }
+    }
+
+    /// Writes rows of `column` into records that lie one behind the other: those of `rows`, or the same from the last to the
+    /// first.
+    pub fn unpack_rows(&self, column: &Column, rows: Range<usize>, direction: Direction, records: &mut Records<'_>) {
+        if self.null_mask != 0 && (column.nulls.is_some() || self.null_when.is_some()) {
+            records.each(rows, direction, |record, i| self.unpack(column, i, record));
+            return;
+        }
+        if self.null_mask != 0 {
+            records.each(rows.clone(), direction, |record, _| record[self.null_offset] &= !self.null_mask);
+        }
+        let (at, codec) = (self.offset, self.codec);
+        match (&column.values, codec) {
+            (Values::F64(v), _) => {
+                records.each(rows, direction, |record, i| record[at..at + 8].copy_from_slice(&v[i].to_le_bytes()))
+            }
+            (Values::Int(v), Codec::Integer { width: 8, flip }) => records
+                .each(rows, direction, |record, i| record[at..at + 8].copy_from_slice(&(v[i] ^ flip).to_le_bytes())),
+            (Values::Int(v), Codec::Integer { width: 4, flip }) => records.each(rows, direction, |record, i| {
+                record[at..at + 4].copy_from_slice(&((v[i] ^ flip) as u32).to_le_bytes())
+            }),
+            (Values::Int(v), _) => records.each(rows, direction, |record, i| codec.write_int(&mut record[at..], v[i])),
+            (Values::F32(v), _) => {
+                records.each(rows, direction, |record, i| record[at..at + 4].copy_from_slice(&v[i].to_le_bytes()))
+            }
+            (Values::Bytes(v), _) => {
+                records.each(rows, direction, |record, i| codec.write_bytes(&mut record[at..], v.get(i)))
+            }
         }
     }
 

@@ -3,12 +3,15 @@
 //! A span's columns are fetched once, then each row costs only the copying of the columns asked for. When the walk
 //! has bounds, the rows of a span that lie within are counted once by binary search, so no row compares keys.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rrd_codec::Column;
 use rrd_store::index::Index;
 use rrd_store::{Cursor, Direction, RowGroup, Span};
 
+use crate::abi::RrdAhead;
+use crate::ahead::Ahead;
 use crate::record::Plan;
 use crate::session::Session;
 use crate::status::Outcome;
@@ -16,6 +19,8 @@ use crate::status::Outcome;
 /// Rows of the first span after a seek, and of the longest ones: short ranges cost little, long ones go fast.
 const FIRST_SPAN_ROWS: usize = 16;
 const LONGEST_SPAN_ROWS: usize = 1 << 14;
+/// Rows that are left of a span when records are made ahead: after a seek most readers want few.
+const ROWS_AHEAD: usize = 32;
 
 /// The keys of a walk: `low <= key < high`; `None` is open.
 #[derive(Clone, Default)]
@@ -46,7 +51,9 @@ pub struct Scan {
     span: Option<Span>,
     /// Columns of the span, one for each plan.
     columns: Vec<Arc<Column>>,
-    /// Rows of the span that were read.
+    /// Records of rows to come.
+    ahead: Ahead,
+    /// Rows of the span that were read, but for those that were copied ahead.
     done: usize,
     /// Rows of the span that lie within the bounds.
     usable: usize,
@@ -57,7 +64,7 @@ pub struct Scan {
 
 impl Scan {
     /// A walk; seek before reading.
-    pub fn new(cursor: Cursor, walk: Walk) -> Scan {
+    pub fn new(cursor: Cursor, walk: Walk, shown: Rc<RrdAhead>) -> Scan {
         Scan {
             cursor,
             walk,
@@ -65,6 +72,7 @@ impl Scan {
             direction: Direction::Forward,
             span: None,
             columns: Vec::new(),
+            ahead: Ahead::new(shown),
             done: 0,
             usable: 0,
             is_at_bound: false,
@@ -87,6 +95,7 @@ impl Scan {
     /// Moves to the next row in `direction`; false at the end. A change of direction goes on from the current row,
     /// without bounds.
     pub fn step(&mut self, direction: Direction, plans: &[Plan], session: &Session) -> Outcome<bool> {
+        self.fold();
         if direction != self.direction && !self.turn(direction)? {
             return Ok(false);
         }
@@ -99,6 +108,14 @@ impl Scan {
         Ok(true)
     }
 
+    /// The walk no longer goes on ahead of its calls. Returns how many rows were copied since the last call.
+    #[inline]
+    pub fn fold(&mut self) -> usize {
+        let taken = self.ahead.fold();
+        self.done += taken;
+        taken
+    }
+
     /// Writes the current row into a record.
     #[inline]
     pub fn unpack(&self, plans: &[Plan], record: &mut [u8]) {
@@ -106,6 +123,18 @@ impl Scan {
         for (plan, column) in plans.iter().zip(&self.columns) {
             plan.unpack(column, i, record);
         }
+    }
+
+    /// Makes records of the next rows, as [`Scan::unpack`] wrote the current one, if many are left.
+    #[inline]
+    pub fn go_ahead(&mut self, plans: &[Plan], record: &[u8]) {
+        let rows = self.usable - self.done;
+        if rows < ROWS_AHEAD {
+            return;
+        }
+        let columns: Vec<_> = plans.iter().zip(&self.columns).collect();
+        let first = self.span.as_ref().map_or(0, |span| row_of(span, self.done));
+        self.ahead.make(rows, record, first, self.direction, &columns);
     }
 
     /// Replaces `out` by the clustering sort key of the current row; false if there is none.
@@ -141,8 +170,9 @@ impl Scan {
 
     #[inline]
     fn current(&self) -> Option<usize> {
-        let span = self.span.as_ref().filter(|_| self.done > 0)?;
-        Some(row_of(span, self.done - 1))
+        let done = self.done + self.ahead.taken();
+        let span = self.span.as_ref().filter(|_| done > 0)?;
+        Some(row_of(span, done - 1))
     }
 
     fn turn(&mut self, direction: Direction) -> Outcome<bool> {
@@ -207,6 +237,7 @@ impl Scan {
     fn forget_span(&mut self) {
         self.span = None;
         self.columns.clear();
+        self.fold();
         self.done = 0;
         self.usable = 0;
     }

@@ -101,11 +101,11 @@ impl Session {
         &mut self.rows
     }
 
-    /// Counts a row that was read.
+    /// Counts rows that were read.
     #[inline]
-    pub fn note_read(&mut self) {
-        self.rows.read += 1;
-        if self.rows.read == PUBLISH_ROWS {
+    pub fn note_reads(&mut self, rows: usize) {
+        self.rows.read += rows as u64;
+        if self.rows.read >= PUBLISH_ROWS {
             self.publish_rows();
         }
     }

@@ -4,6 +4,7 @@
 //! change what they read, and SELECT ... FOR UPDATE, read under row locks: each row is locked and then read again
 //! in its newest version, so a change made since the snapshot is not lost.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rrd_codec::Column;
@@ -11,7 +12,7 @@ use rrd_store::aggregate::Condition;
 use rrd_store::txn::OnDuplicate;
 use rrd_store::{Cursor, Direction, Engine, Error, LockMode, Table, Txn, key};
 
-use crate::abi::{self, RrdLocking, RrdSeek};
+use crate::abi::{self, RrdAhead, RrdLocking, RrdSeek};
 use crate::image::{self, IndexSortKeys, KeyPart, Scratch};
 use crate::record::{Plan, RecordFormat};
 use crate::scan::{Bounds, Scan, Walk};
@@ -63,6 +64,10 @@ pub struct TableHandle {
     /// The sort key of the row read last by key or under a lock.
     row_key: Vec<u8>,
     current: Current,
+    /// What the scan has made ahead.
+    ahead: Rc<RrdAhead>,
+    /// Rows that were read since rows were counted last.
+    uncounted: usize,
     /// The row to be written.
     new_row: Vec<u8>,
     key: Vec<u8>,
@@ -100,6 +105,8 @@ impl TableHandle {
             row: Vec::new(),
             row_key: Vec::new(),
             current: Current::Nothing,
+            ahead: Rc::default(),
+            uncounted: 0,
             new_row: Vec::new(),
             key: Vec::new(),
             duplicate: Vec::new(),
@@ -135,6 +142,7 @@ impl TableHandle {
             _ => Some(LockMode::Exclusive),
         };
         self.skips_locked = skips_locked;
+        self.uncounted += self.scan.as_mut().map_or(0, Scan::fold);
         let mut wanted = numbers.iter().peekable();
         self.read.clear();
         // Both lists ascend.
@@ -260,7 +268,7 @@ impl TableHandle {
         }
         self.row_key.clone_from(&self.in_the_way);
         self.format.unpack_row(self.format.plans(), &self.row, record);
-        self.current = Current::Row;
+        self.leave_scan(Current::Row);
         Ok(true)
     }
 
@@ -377,25 +385,27 @@ impl TableHandle {
         self.scan_index = index;
         self.read_entry = None;
         let is_locking = self.locking.is_some();
-        let txn = session.txn();
+        let (txn, ahead) = (session.txn(), self.ahead.clone());
         let scan = match index.map(|place| self.format.index(place)).transpose()? {
-            None if is_locking => Scan::new(txn.locking_cursor(&self.table)?, Walk::Rows),
+            None if is_locking => Scan::new(txn.locking_cursor(&self.table)?, Walk::Rows, ahead),
             None => {
                 let mut cursor = txn.cursor(&self.table)?;
                 if let Some(conditions) = &self.conditions {
                     cursor.limit_to(conditions);
                 }
-                Scan::new(cursor, Walk::Rows)
+                Scan::new(cursor, Walk::Rows, ahead)
             }
-            Some(index) if is_locking => Scan::new(txn.locking_index_cursor(&self.table, index.number)?, Walk::Indexed),
+            Some(index) if is_locking => {
+                Scan::new(txn.locking_index_cursor(&self.table, index.number)?, Walk::Indexed, ahead)
+            }
             Some(index) => {
                 let number = index.number;
                 let of_store = self.table.indexes().get(number).cloned().ok_or_else(no_scan)?;
                 let plans: Option<Vec<_>> = self.read.iter().map(|plan| plan.from_entry(&of_store)).collect();
                 self.read_entry = plans.map(|plans| plans.concat());
                 match &self.read_entry {
-                    Some(_) => Scan::new(txn.entry_cursor(&self.table, number)?, Walk::Entries(of_store)),
-                    None => Scan::new(txn.index_cursor(&self.table, number)?, Walk::Indexed),
+                    Some(_) => Scan::new(txn.entry_cursor(&self.table, number)?, Walk::Entries(of_store), ahead),
+                    None => Scan::new(txn.index_cursor(&self.table, number)?, Walk::Indexed, ahead),
                 }
             }
         };
@@ -414,8 +424,8 @@ impl TableHandle {
 
     /// Ends it.
     pub fn close_scan(&mut self) {
+        self.leave_scan(Current::Nothing);
         self.ended_scan = self.scan.take();
-        self.current = Current::Nothing;
     }
 
     /// Places the scan. `limit` is a key image that ends a forward walk, and whether its rows still belong to it.
@@ -439,9 +449,20 @@ impl TableHandle {
             abi::RRD_SEEK_LAST => (end.clone(), false, Direction::Backward, Bounds { low: start, high: end }),
             other => return Err(Failure::internal(format!("internal error: seek {other} is not known"))),
         };
+        self.leave_scan(Current::Nothing);
         let scan = self.scan.as_mut().ok_or_else(no_scan)?;
-        self.current = Current::Nothing;
         scan.seek(from.as_deref(), inclusive, direction, bounds)
+    }
+
+    /// Another row than the scan's becomes the current one: the scan goes no more ahead of its calls.
+    fn leave_scan(&mut self, to: Current) {
+        self.uncounted += self.scan.as_mut().map_or(0, Scan::fold);
+        self.current = to;
+    }
+
+    /// What the scan has made ahead.
+    pub fn ahead(&self) -> &RrdAhead {
+        &self.ahead
     }
 
     fn limited(&mut self, low: Option<Vec<u8>>, limit: Option<(&[u8], bool)>) -> Outcome<Bounds> {
@@ -454,6 +475,8 @@ impl TableHandle {
 
     /// Reads the next row of the scan into a record; `RRD_END` at the end.
     pub fn step(&mut self, session: &mut Session, direction: Direction, record: &mut [u8]) -> Outcome<()> {
+        self.uncounted += self.scan.as_mut().map_or(0, Scan::fold);
+        session.note_reads(std::mem::take(&mut self.uncounted));
         if self.looking == Looking::Now && self.read_looked_at(session, record)? && self.is_at_its_place(session)? {
             return Ok(());
         }
@@ -465,6 +488,7 @@ impl TableHandle {
             }
             if self.locking.is_none() {
                 scan.unpack(read, record);
+                scan.go_ahead(read, record);
                 self.current = Current::Scan;
                 return Ok(());
             }
@@ -533,7 +557,7 @@ impl TableHandle {
             plan.unpack(column, i, record);
             self.probe_columns.push(column.clone());
         }
-        self.current = Current::Row;
+        self.leave_scan(Current::Row);
         Ok(true)
     }
 

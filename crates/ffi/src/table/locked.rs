@@ -152,7 +152,7 @@ impl TableHandle {
         self.row_key.clear();
         self.row_key.extend_from_slice(key);
         self.format.unpack_row(&self.read, &self.row, record);
-        self.current = Current::Row;
+        self.leave_scan(Current::Row);
         Ok(true)
     }
 }

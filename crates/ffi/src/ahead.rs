@@ -1,0 +1,100 @@
+//! Records made ahead of a long walk, many at a time, column by column: a row then costs one copy, where each column on its
+//! own would cost a jump.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rrd_codec::Column;
+use rrd_store::Direction;
+
+use crate::abi::RrdAhead;
+use crate::record::Plan;
+
+/// Bytes of records that are made at once: they stay in the processor's nearest cache.
+const BYTES_AT_ONCE: usize = 8 << 10;
+/// Records that are made at once at most, and at least: longer ones are written one at a time, as they are copied for more
+/// than what is asked of them.
+const MOST_RECORDS: usize = 64;
+const FEWEST_RECORDS: usize = 16;
+
+/// Records of rows of a span, in the order of the walk.
+pub struct Ahead {
+    bytes: Vec<u8>,
+    /// What the handler sees of them.
+    shown: Rc<RrdAhead>,
+}
+
+impl Ahead {
+    /// None yet.
+    pub fn new(shown: Rc<RrdAhead>) -> Ahead {
+        Ahead { bytes: Vec::new(), shown }
+    }
+
+    /// How many of them were copied.
+    #[inline]
+    pub fn taken(&self) -> usize {
+        self.shown.taken.get() as usize
+    }
+
+    /// Takes those that were not copied back, and returns how many were.
+    #[inline]
+    pub fn fold(&mut self) -> usize {
+        self.shown.left.set(0);
+        self.shown.taken.replace(0) as usize
+    }
+
+    /// Makes the records of the next of `rows` rows. Of columns that nobody asked for they have what `record` has. The
+    /// first is row `first_row` of the columns. Nothing is made if it would not pay.
+    pub fn make(
+        &mut self,
+        rows: usize,
+        record: &[u8],
+        first_row: usize,
+        direction: Direction,
+        columns: &[(&Plan, &Arc<Column>)],
+    ) {
+        let count = (BYTES_AT_ONCE / record.len().max(1)).min(MOST_RECORDS).min(rows);
+        if count < FEWEST_RECORDS {
+            return;
+        }
+        self.bytes.clear();
+        (0..count).for_each(|_| self.bytes.extend_from_slice(record));
+        let rows = match direction {
+            Direction::Forward => first_row..first_row + count,
+            Direction::Backward => first_row + 1 - count..first_row + 1,
+        };
+        let mut records = Records { bytes: &mut self.bytes, length: record.len() };
+        for (plan, column) in columns {
+            plan.unpack_rows(column, rows.clone(), direction, &mut records);
+        }
+        self.shown.next.set(self.bytes.as_ptr());
+        self.shown.length.set(record.len());
+        self.shown.is_backward.set(direction == Direction::Backward);
+        self.shown.left.set(count as u32);
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.fold();
+    }
+}
+
+/// Records one behind the other.
+pub struct Records<'a> {
+    bytes: &'a mut [u8],
+    length: usize,
+}
+
+impl Records<'_> {
+    /// Calls `write` with each record and its row: `rows` from the first to the last, or backward.
+    #[inline]
+    pub fn each(&mut self, rows: Range<usize>, direction: Direction, mut write: impl FnMut(&mut [u8], usize)) {
+        let records = self.bytes.chunks_exact_mut(self.length);
+        match direction {
+            Direction::Forward => records.zip(rows).for_each(|(record, row)| write(record, row)),
+            Direction::Backward => records.zip(rows.rev()).for_each(|(record, row)| write(record, row)),
+        }
+    }
+}
