@@ -258,7 +258,8 @@ int Rrd_group_by::put_together()
   {
     m_plan->put_only_values();
     kept.push_back(m_plan->meets_conditions());
-    names.add_row();
+    /* What does not count gives no warnings either. */
+    kept.back() ? names.add_row() : names.add_nothing();
     if (thd->is_error() || thd->killed)
       return HA_ERR_ABORTED_BY_USER;
   }

@@ -60,6 +60,12 @@ void Rrd_sort_keys::add_row()
   m_rows++;
 }
 
+void Rrd_sort_keys::add_nothing()
+{
+  m_keys.resize(m_keys.length() + m_length);
+  m_rows++;
+}
+
 std::vector<size_t> Rrd_sort_keys::sorted() const
 {
   std::vector<size_t> rows(m_rows);

@@ -18,6 +18,8 @@ public:
 
   /* Notes the key of the row that the items have now. */
   void add_row();
+  /* The same for a row whose items are not to be computed: a key that says nothing. */
+  void add_nothing();
   size_t rows() const { return m_rows; }
   /* All keys, one behind the other. */
   const std::string &keys() const { return m_keys; }
