@@ -136,12 +136,12 @@ enum_alter_inplace_result ha_rrd::check_if_supported_inplace_alter(TABLE *altere
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
   RrdAlter *alter= nullptr;
-  bool builds_indexes= false;
-  switch (begin_alter(altered, info, &alter, &builds_indexes))
+  bool builds= false;
+  switch (begin_alter(altered, info, &alter, &builds))
   {
   case RRD_OK:
     rrd_alter_close(alter);
-    return builds_indexes ? HA_ALTER_INPLACE_NOCOPY_LOCK : HA_ALTER_INPLACE_INSTANT;
+    return builds ? HA_ALTER_INPLACE_NOCOPY_LOCK : HA_ALTER_INPLACE_INSTANT;
   case RRD_NEEDS_COPY:
     info->unsupported_reason= thd_strdup(ha_thd(), m_error.message);
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
@@ -154,8 +154,8 @@ enum_alter_inplace_result ha_rrd::check_if_supported_inplace_alter(TABLE *altere
 bool ha_rrd::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
 {
   RrdAlter *alter= nullptr;
-  bool builds_indexes;
-  if (begin_alter(altered, info, &alter, &builds_indexes) != RRD_OK)
+  bool builds;
+  if (begin_alter(altered, info, &alter, &builds) != RRD_OK)
   {
     rrd_report(m_error);
     return true;

@@ -1248,7 +1248,7 @@ int32_t rrd_row_number(struct RrdTable *table, uint8_t *out, struct RrdError *er
 // Works out what a new definition changes; `RRD_NEEDS_COPY` with a reason if the rows cannot stay as they are.
 // `old_numbers` has, for each field of the definition, its number in the old table, or 2^32 - 1 for a new column;
 // `record` is a record of the new table with the values of new columns; `auto_increment` is 0 if not given.
-// `builds_indexes` says whether [`rrd_alter_build`] has something to do.
+// `builds` says whether [`rrd_alter_build`] has something to do.
 //
 // # Safety
 // Pointers are null or valid, in the definition and the record too.
@@ -1259,10 +1259,10 @@ int32_t rrd_alter_begin(const struct RrdTable *table,
                         struct RrdText definition_id,
                         uint64_t auto_increment,
                         struct RrdAlter **out,
-                        bool *builds_indexes,
+                        bool *builds,
                         struct RrdError *error);
 
-// Builds new indexes; nobody may write to the table from here to the commit. A value that occurs twice in a unique
+// Builds new indexes and tiers; nobody may write to the table from here to the commit. A value that occurs twice in a unique
 // one is `RRD_DUPLICATE` with the place of the key; see [`rrd_alter_duplicate`].
 //
 // # Safety

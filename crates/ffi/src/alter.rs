@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rrd_store::alter::{Alteration, check_instant, is_same_index};
 use rrd_store::index_build::BuiltIndex;
 use rrd_store::schema::{ColumnDef, IndexDef, Initial, Schema, TimeColumn, TimeUnit};
+use rrd_store::tier::TierChanges;
 use rrd_store::{Engine, Error, RowLayout, Table};
 
 use crate::abi;
@@ -30,6 +31,7 @@ pub struct Alter {
     built: Vec<BuiltIndex>,
     /// The row whose value occurs twice, in the new schema.
     duplicate: Vec<u8>,
+    tiers: Option<TierChanges>,
 }
 
 /// What the server says beside the new definition.
@@ -64,12 +66,17 @@ impl Alter {
             auto_increment: request.auto_increment,
             built: Vec::new(),
             duplicate: Vec::new(),
+            tiers: None,
         })
     }
 
-    /// How many indexes have to be built.
+    /// How many things have to be built from the rows: each index, and all tiers together.
     pub fn builds(&self) -> usize {
-        self.new_indexes().count()
+        self.new_indexes().count() + usize::from(self.builds_tiers())
+    }
+
+    fn builds_tiers(&self) -> bool {
+        self.engine.needs_tiers(&self.table, &self.schema)
     }
 
     fn new_indexes(&self) -> impl Iterator<Item = (usize, IndexDef)> {
@@ -78,9 +85,10 @@ impl Alter {
         defs.filter(move |(_, def)| !old.indexes.iter().any(|was| was.id == def.id))
     }
 
-    /// Builds the new indexes; `progress(done, total)` returns false to stop.
+    /// Builds the new indexes and tiers; `progress(done, total)` returns false to stop.
     pub fn build(&mut self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Outcome<()> {
-        let total = self.table.stats().rows * self.builds() as u64;
+        let rows = self.table.stats().rows;
+        let total = rows * self.builds() as u64;
         let mut done = 0;
         for (place, def) in self.new_indexes().collect::<Vec<_>>() {
             let sort_keys = Arc::new(IndexSortKeys::new(self.definition.indexes[place].parts.clone()));
@@ -91,6 +99,12 @@ impl Alter {
             let built = self.engine.build_index(&self.table, &self.schema, &def, sort_keys, &mut step);
             let built = built.map_err(|error| self.keep_duplicate(error, place))?;
             self.built.push(built);
+        }
+        if self.builds_tiers() {
+            let before = total - rows;
+            let part = |done: u64, of: u64| (rows as f64 * done as f64 / of.max(1) as f64) as u64;
+            let mut step = |done, of| progress(before + part(done, of).min(rows), total);
+            self.tiers = Some(self.engine.build_tiers(&self.table, &self.schema, &mut step)?);
         }
         Ok(())
     }
@@ -135,8 +149,9 @@ impl Alter {
             schema: Schema::clone(&alter.schema),
             definition: alter.definition_id,
             built: alter.built,
+            tiers: alter.tiers,
         };
-        engine.alter_tables(&alters.into_iter().map(change).collect::<Vec<_>>())?;
+        engine.alter_tables(alters.into_iter().map(change).collect())?;
         for (table, next) in counters.iter().filter(|(_, next)| *next > 0) {
             engine.set_auto_increment(table, *next)?;
         }

@@ -19,7 +19,7 @@ pub struct RrdAlter {
 /// Works out what a new definition changes; `RRD_NEEDS_COPY` with a reason if the rows cannot stay as they are.
 /// `old_numbers` has, for each field of the definition, its number in the old table, or 2^32 - 1 for a new column;
 /// `record` is a record of the new table with the values of new columns; `auto_increment` is 0 if not given.
-/// `builds_indexes` says whether [`rrd_alter_build`] has something to do.
+/// `builds` says whether [`rrd_alter_build`] has something to do.
 ///
 /// # Safety
 /// Pointers are null or valid, in the definition and the record too.
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn rrd_alter_begin(
     definition_id: RrdText,
     auto_increment: u64,
     out: *mut *mut RrdAlter,
-    builds_indexes: *mut bool,
+    builds: *mut bool,
     error: *mut RrdError,
 ) -> i32 {
     // SAFETY: promised by the caller.
@@ -47,14 +47,14 @@ pub unsafe extern "C" fn rrd_alter_begin(
                 auto_increment,
             };
             let alter = Alter::new(&get(table)?.handle, definition, &request)?;
-            *get_mut(builds_indexes)? = alter.builds() > 0;
+            *get_mut(builds)? = alter.builds() > 0;
             *get_mut(out)? = Box::into_raw(Box::new(RrdAlter { alter: Some(alter) }));
             Ok(())
         })
     }
 }
 
-/// Builds new indexes; nobody may write to the table from here to the commit. A value that occurs twice in a unique
+/// Builds new indexes and tiers; nobody may write to the table from here to the commit. A value that occurs twice in a unique
 /// one is `RRD_DUPLICATE` with the place of the key; see [`rrd_alter_duplicate`].
 ///
 /// # Safety

@@ -37,6 +37,8 @@ pub struct Alteration {
     pub definition: Vec<u8>,
     /// The indexes of `schema` that the table did not have.
     pub built: Vec<BuiltIndex>,
+    /// What [`Engine::build_tiers`] made of `schema`; without it tiers are built when the table is altered.
+    pub tiers: Option<TierChanges>,
 }
 
 impl Alteration {
@@ -60,12 +62,7 @@ impl Alteration {
     fn edits(&self, flushed_seq: u64) -> Result<(Vec<Edit>, Arc<Schema>)> {
         let table = self.table.id;
         let old = self.table.schema();
-        let mut schema = self.schema.clone();
-        schema.version = old.version + 1;
-        schema.next_column = schema.next_column_id().max(old.next_column_id());
-        schema.next_index = schema.next_index_id().max(old.next_index_id());
-        schema.validate()?;
-        let schema = Arc::new(schema);
+        let schema = Arc::new(altered(&old, &self.schema)?);
         let mut edits = vec![Edit::Flushed { table, seq: flushed_seq }];
         edits.extend(self.table.counter_edits());
         edits.extend(self.dropped().iter().map(|t| Edit::DropTable { table: t.id }));
@@ -80,34 +77,54 @@ impl Alteration {
     }
 }
 
+/// The schema that a table with schema `old` gets by a change to `new`.
+pub(crate) fn altered(old: &Schema, new: &Schema) -> Result<Schema> {
+    let mut schema = new.clone();
+    schema.version = old.version + 1;
+    schema.next_column = schema.next_column_id().max(old.next_column_id());
+    schema.next_index = schema.next_index_id().max(old.next_index_id());
+    schema.validate()?;
+    Ok(schema)
+}
+
 impl Engine {
     /// Gives tables new schemas, all of them or none, durably. [`check_instant`] must hold for each.
-    pub fn alter_tables(&self, changes: &[Alteration]) -> Result<()> {
+    pub fn alter_tables(&self, mut changes: Vec<Alteration>) -> Result<()> {
         self.check_writable()?;
         changes.iter().try_for_each(Alteration::check)?;
-        let tiers = changes.iter().map(|change| self.tier_changes(change)).collect::<Result<Vec<_>>>()?;
+        let tiers_of = |change: &mut Alteration| match change.tiers.take() {
+            Some(tiers) => tiers.check_names(self, &change.table).map(|()| tiers),
+            None => self.tier_changes(&change.table, &change.schema),
+        };
+        let mut tiers = changes.iter_mut().map(tiers_of).collect::<Result<Vec<_>>>()?;
+        let changes = &changes;
         let mut alone: Vec<Arc<Table>> = changes.iter().flat_map(Alteration::dropped).collect();
         alone.extend(tiers.iter().flat_map(TierChanges::tables));
         alone.extend(changes.iter().map(|change| change.table.clone()));
         alone.sort_by_key(|table| table.id);
-        let _alone: Vec<_> = alone.iter().map(|table| table.maintenance.lock()).collect();
+        let alone: Vec<_> = alone.iter().map(|table| table.maintenance.lock()).collect();
         loop {
             for change in changes {
                 self.freeze(&change.table);
                 self.flush_all_frozen(&change.table)?;
             }
-            if self.set_schemas(changes, &tiers)? {
-                for (change, _) in changes.iter().zip(&tiers).filter(|(_, tiers)| tiers.has_builds()) {
-                    self.freeze(&change.table);
-                    // The tiers are right without it, but slow: the next flush tries again.
-                    if let Err(error) = self.flush_all_frozen(&change.table) {
-                        tracing::warn!(table = change.table.name(), %error, "new tiers could not be built yet");
-                        self.workers.ask_flush(change.table.id);
-                    }
+            for (change, tiers) in changes.iter().zip(&mut tiers) {
+                if !tiers.is_current(&change.table, self.visible_seq.load(Ordering::Acquire)) {
+                    self.build(&change.table, &change.schema, tiers, false, &mut |_, _| true)?;
                 }
-                return Ok(());
+            }
+            if self.set_schemas(changes, &tiers)? {
+                break;
             }
         }
+        drop((alone, tiers));
+        for change in changes {
+            // New tiers may have more than they may take of a ring of bytes.
+            if let Err(error) = self.make_room(&change.table, 0) {
+                tracing::warn!(table = change.table.name(), %error, "no room could be made in a ring of bytes yet");
+            }
+        }
+        Ok(())
     }
 
     /// The second half: false if a commit came between the flush and it.
@@ -130,13 +147,20 @@ impl Engine {
         }
         let flushed_seq = self.visible_seq.load(Ordering::Acquire);
         let (mut edits, mut schemas) = (Vec::new(), Vec::new());
+        if changes.iter().zip(tiers).any(|(change, tiers)| !tiers.is_current(&change.table, flushed_seq)) {
+            return Ok(false);
+        }
         for (change, tiers) in changes.iter().zip(tiers) {
             let (of_table, schema) = change.edits(flushed_seq)?;
             edits.extend(of_table);
             edits.extend(tiers.edits(&change.table, &schema, flushed_seq));
             schemas.push(schema);
         }
-        self.commit_manifest(&edits)?;
+        let committed = self.commit_manifest(&edits);
+        if committed.is_ok() || self.manifest.is_poisoned() {
+            tiers.iter().for_each(TierChanges::keep);
+        }
+        committed?;
         for ((change, schema), tiers) in changes.iter().zip(schemas).zip(tiers) {
             self.install_schema(change, schema, tiers, flushed_seq);
         }
@@ -151,7 +175,6 @@ impl Engine {
         let layout = Arc::new(RowLayout::new(schema));
         *table.layout.write() = layout.clone();
         table.install(|version| version.active = Arc::new(Memtable::new(layout)));
-        tiers.note_builds(table, flushed_seq);
         table.definition.write().clone_from(&change.definition);
         let mut tables = self.tables.write();
         for built in &change.built {

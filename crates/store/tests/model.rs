@@ -707,9 +707,14 @@ impl World {
         if let (Some(time), Some(column)) = (&mut schema.time, time_place) {
             time.column = column;
         }
-        let change =
-            Alteration { table: self.tables[t].clone(), schema, definition: b"id".to_vec(), built: Vec::new() };
-        self.engine.alter_tables(&[change]).expect("alter");
+        let change = Alteration {
+            table: self.tables[t].clone(),
+            schema,
+            definition: b"id".to_vec(),
+            built: Vec::new(),
+            tiers: None,
+        };
+        self.engine.alter_tables(vec![change]).expect("alter");
         let after = self.tables[t].layout();
         let rows = std::mem::take(&mut self.committed[t]);
         self.committed[t] = rows.into_iter().map(|(key, row)| (key, rewritten(&before, &after, &row))).collect();

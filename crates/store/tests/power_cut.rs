@@ -159,7 +159,7 @@ fn alter(engine: &Arc<Engine>, name: &str) -> Result<()> {
     let def = IndexDef { id, name: format!("i{id}"), unique: false, columns: vec![IndexColumn::plain(2)] };
     schema.indexes.push(def.clone());
     let built = engine.build_index(&table, &Arc::new(schema.clone()), &def, Arc::new(NoSortKeys), &mut |_| true)?;
-    engine.alter_tables(&[Alteration { table, schema, definition: b"id".to_vec(), built: vec![built] }])
+    engine.alter_tables(vec![Alteration { table, schema, definition: b"id".to_vec(), built: vec![built], tiers: None }])
 }
 
 /// Where a state has the number of a table's columns and indexes, once it was altered.

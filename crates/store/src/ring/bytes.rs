@@ -224,6 +224,13 @@ impl Engine {
         self.table_by_id(table.id).map_or(Ok(None), |table| self.make_room(&table, bytes))
     }
 
+    /// After buckets of a new tier were written that nothing refers to yet. Of what tiers may not take the oldest buckets go
+    /// once it is linked in.
+    pub(crate) fn make_room_for_tier(&self, table: &Arc<Table>, bytes: u64) -> Result<Option<Reserved>> {
+        let share = table.schema().ring.max_bytes.map_or(0, |max_bytes| (max_bytes as f64 * TIER_SHARE) as u64);
+        self.make_room(table, bytes.min(share))
+    }
+
     /// Before a run of a bulk statement is written. When its own segments fill the ring, the oldest of them go.
     pub(crate) fn make_room_for_bulk(&self, table: &Arc<Table>, rows: u64, written: &mut Written) -> Result<()> {
         let Some(max_bytes) = table.schema().ring.max_bytes else { return Ok(()) };

@@ -1,11 +1,12 @@
 //! What an ALTER TABLE means for the tiers: some go, some are made, the others get the new columns and names.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::alter::Alteration;
+use crate::alter::altered;
 use crate::engine::{Engine, Tables};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::fs::Fs;
 use crate::manifest::edit::{Edit, TableId};
 use crate::memtable::Memtable;
 use crate::row::RowLayout;
@@ -13,27 +14,78 @@ use crate::schema::{ColumnDef, Initial, Schema, TierDef};
 use crate::table::Table;
 use crate::version::Version;
 
+use super::build::Built;
 use super::keep::Lines;
-use super::refresh::build_edit;
 use super::{Tier, tier_schema, tier_seq_edit, tier_table_name};
 
-/// What becomes of the tiers of a table.
-pub(crate) struct TierChanges {
+/// What becomes of the tiers of a table. Dropped before the edit, it takes back what was made for it.
+pub struct TierChanges {
+    fs: Arc<dyn Fs>,
     dropped: Vec<Arc<Tier>>,
     kept: Vec<(Arc<Tier>, TierDef)>,
-    made: Vec<(Arc<Table>, TierDef)>,
+    pub(super) made: Vec<(Arc<Table>, TierDef)>,
     /// Ids of tiers that are to be built from all rows.
-    builds: Vec<u32>,
+    pub(super) builds: Vec<u32>,
+    /// That was done.
+    pub(super) built: Option<Built>,
+    /// Set once an edit may name what was made.
+    is_kept: AtomicBool,
+}
+
+impl Drop for TierChanges {
+    fn drop(&mut self) {
+        if self.is_kept.load(Ordering::Acquire) {
+            return;
+        }
+        self.give_up_build();
+        for (made, _) in &self.made {
+            if let Err(error) = self.fs.remove_dir(&made.dir) {
+                tracing::info!(%error, "the folder of a tier that was not made stays until the next start");
+            }
+        }
+    }
 }
 
 impl TierChanges {
+    /// Whether a change of a table's schema has tiers to be built.
+    pub(super) fn builds_any(table: &Table, schema: &Schema) -> bool {
+        let is_made = |def: &TierDef| table.tiers().iter().all(|tier| !is_same(&tier.def, def));
+        schema.tiers.iter().any(is_made) || (!schema.tiers.is_empty() && has_new_values(table, schema))
+    }
+
+    /// Throws away what was built.
+    pub(super) fn give_up_build(&mut self) {
+        if let Some(built) = self.built.take() {
+            built.give_up();
+        }
+    }
+
+    /// Whether what was built, if anything had to be, is of the rows of now.
+    pub(crate) fn is_current(&self, table: &Table, visible_seq: u64) -> bool {
+        match &self.built {
+            Some(built) => built.is_current(table, visible_seq),
+            None => !self.has_builds(),
+        }
+    }
+
+    /// An edit names what was made, or may do so.
+    pub(crate) fn keep(&self) {
+        self.is_kept.store(true, Ordering::Release);
+    }
+
+    /// The tables of all tiers that there will be.
+    pub(super) fn tables_as_they_will_be(&self) -> Vec<(Arc<Table>, TierDef)> {
+        let kept = self.kept.iter().map(|(tier, def)| (tier.table.clone(), def.clone()));
+        kept.chain(self.made.iter().cloned()).collect()
+    }
+
     /// Tiers whose tables change.
-    pub fn tables(&self) -> impl Iterator<Item = Arc<Table>> {
+    pub(crate) fn tables(&self) -> impl Iterator<Item = Arc<Table>> {
         self.dropped.iter().chain(self.kept.iter().map(|(tier, _)| tier)).map(|tier| tier.table.clone())
     }
 
     /// The edits, beside those of the table itself, which becomes one of `schema`.
-    pub fn edits(&self, table: &Table, schema: &Schema, flushed_seq: u64) -> Vec<Edit> {
+    pub(crate) fn edits(&self, table: &Table, schema: &Schema, flushed_seq: u64) -> Vec<Edit> {
         let mut edits: Vec<Edit> = self.dropped.iter().map(|t| Edit::DropTable { table: t.table.id }).collect();
         if !schema.tiers.is_empty() {
             edits.push(tier_seq_edit(table, flushed_seq));
@@ -51,14 +103,12 @@ impl TierChanges {
             made.gone_until.store(0, Ordering::Release);
             edits.extend(made.gone_edits(&Lines::of_all(self.first_line(table, def))));
         }
-        if !self.builds.is_empty() {
-            edits.push(build_edit(table, &self.builds));
-        }
+        edits.extend(self.built.iter().flat_map(Built::edits));
         edits
     }
 
     /// After the edits.
-    pub fn install(&self, engine: &Engine, table: &Table, schema: &Schema) {
+    pub(crate) fn install(&self, engine: &Engine, table: &Table, schema: &Schema) {
         self.dropped.iter().for_each(|tier| engine.forget(&tier.table));
         for (tier, def) in &self.kept {
             tier.table.set_layout(tier_schema(schema, table.id.0, def));
@@ -73,77 +123,90 @@ impl TierChanges {
             engine.begin_again(made);
             engine.tables.write().insert(made.clone());
         }
+        self.built.iter().for_each(|built| built.install(engine));
     }
 
     /// From when on a new tier can have buckets.
-    fn first_line(&self, table: &Table, def: &TierDef) -> u64 {
+    pub(super) fn first_line(&self, table: &Table, def: &TierDef) -> u64 {
         let finer = self.kept.iter().filter(|(t, _)| t.def.bucket != def.bucket && t.def.bucket.nests_in(&def.bucket));
         finer.map(|(tier, _)| tier.table.gone_until()).fold(table.gone_until(), u64::min)
     }
 
-    /// Once the table has its new memtable: what is to be built.
-    pub fn note_builds(&self, table: &Table, seq: u64) {
-        if let Some(mut touched) = table.version().active.touched() {
-            self.builds.iter().for_each(|id| touched.note_build(*id, seq));
-        }
-    }
-
     /// Whether tiers are to be built.
-    pub fn has_builds(&self) -> bool {
+    pub(super) fn has_builds(&self) -> bool {
         !self.builds.is_empty()
     }
 
     /// Whether a name is taken that a tier is to get.
-    pub fn taken_name(&self, tables: &Tables, table: &Table) -> Option<String> {
+    fn taken_name(&self, tables: &Tables, table: &Table) -> Option<String> {
         let made = self.made.iter().map(|(made, _)| made.name());
         let renamed = self.kept.iter().filter(|(tier, def)| tier.def.name != def.name);
         let renamed = renamed.map(|(_, def)| tier_table_name(&table.name(), &def.name));
         made.chain(renamed)
             .find(|name| tables.by_name.contains_key(name) && !self.dropped.iter().any(|t| t.table.name() == *name))
     }
+
+    /// Fails if a name is taken that a tier is to get.
+    pub(crate) fn check_names(&self, engine: &Engine, table: &Table) -> Result<()> {
+        match self.taken_name(&engine.tables.read(), table) {
+            Some(name) => Err(Error::TableExists { name }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether a tier stays what it is, whatever its name and however long it is kept.
+fn is_same(was: &TierDef, is: &TierDef) -> bool {
+    was.id == is.id && was.bucket == is.bucket
+}
+
+/// Whether rows that are there have a value in a new column: buckets are to be computed anew.
+fn has_new_values(table: &Table, schema: &Schema) -> bool {
+    let old = table.schema();
+    let is_new = |c: &ColumnDef| old.columns.iter().all(|was| was.id != c.id);
+    let has_value = |c: &ColumnDef| c.initial.as_ref().is_some_and(|initial| *initial != Initial::Null);
+    schema.columns.iter().any(|c| super::schema::is_value(c) && is_new(c) && has_value(c))
 }
 
 impl Engine {
     /// Works out what an alteration does to tiers, and makes folders for the new ones.
-    pub(crate) fn tier_changes(&self, change: &Alteration) -> Result<TierChanges> {
-        let mut changes = TierChanges { dropped: Vec::new(), kept: Vec::new(), made: Vec::new(), builds: Vec::new() };
-        let stays =
-            |tier: &Tier| change.schema.tiers.iter().find(|d| d.id == tier.def.id && d.bucket == tier.def.bucket);
-        for tier in change.table.tiers().iter() {
-            match stays(tier) {
+    pub(crate) fn tier_changes(&self, table: &Table, schema: &Schema) -> Result<TierChanges> {
+        let mut changes = TierChanges {
+            fs: self.fs.clone(),
+            dropped: Vec::new(),
+            kept: Vec::new(),
+            made: Vec::new(),
+            builds: Vec::new(),
+            built: None,
+            is_kept: AtomicBool::new(false),
+        };
+        for tier in table.tiers().iter() {
+            match schema.tiers.iter().find(|def| is_same(&tier.def, def)) {
                 Some(def) => changes.kept.push((tier.clone(), def.clone())),
                 None => changes.dropped.push(tier.clone()),
             }
         }
-        for def in &change.schema.tiers {
+        let schema = altered(&table.schema(), schema)?;
+        for def in &schema.tiers {
             if changes.kept.iter().any(|(_, kept)| kept.id == def.id) {
                 continue;
             }
             let id = TableId(self.next_table.fetch_add(1, Ordering::Relaxed));
             let dir = self.dir.join(id.dir_name());
             self.fs.create_dir(&dir)?;
-            let name = tier_table_name(&change.table.name(), &def.name);
-            let schema = Arc::new(tier_schema(&change.schema, change.table.id.0, def));
-            let table = Table::new(id, dir, &name, schema, Version::without_rows, true);
-            changes.made.push((Arc::new(table), def.clone()));
+            let name = tier_table_name(&table.name(), &def.name);
+            let of_tier = Arc::new(tier_schema(&schema, table.id.0, def));
+            let made = Table::new(id, dir, &name, of_tier, Version::without_rows, true);
+            changes.made.push((Arc::new(made), def.clone()));
         }
-        // Rows that are there have a value in a new column: buckets are to be computed anew.
-        let old = change.table.schema();
-        let has_values = |c: &ColumnDef| {
-            super::schema::is_value(c)
-                && old.columns.iter().all(|was| was.id != c.id)
-                && c.initial.as_ref().is_some_and(|initial| *initial != Initial::Null)
-        };
-        let all = change.schema.columns.iter().any(has_values);
+        let all = has_new_values(table, &schema);
         let kept = changes.kept.iter().filter(|_| all).map(|(_, def)| def.id);
         changes.builds = kept.chain(changes.made.iter().map(|(_, def)| def.id)).collect();
         if !changes.made.is_empty() {
             self.fs.sync_dir(&self.dir)?;
         }
-        match changes.taken_name(&self.tables.read(), &change.table) {
-            Some(name) => Err(crate::error::Error::TableExists { name }),
-            None => Ok(changes),
-        }
+        changes.check_names(self, table)?;
+        Ok(changes)
     }
 }
 

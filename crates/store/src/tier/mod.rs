@@ -7,6 +7,7 @@
 mod aggregate;
 mod alter;
 pub mod bucket;
+mod build;
 mod keep;
 mod number;
 mod points;
@@ -23,7 +24,7 @@ use crate::schema::{Schema, TierDef};
 use crate::table::Table;
 
 pub use aggregate::Aggregator;
-pub(crate) use alter::TierChanges;
+pub use alter::TierChanges;
 pub(crate) use keep::{Dependents, SpaceRule};
 pub use number::{Wide, pack_decimal};
 pub(crate) use number::{number_of_bits, number_of_bytes};
@@ -54,12 +55,17 @@ pub fn sources(schema: &Schema) -> Vec<Option<usize>> {
     schema.tiers.iter().map(source_of).collect()
 }
 
+/// A schema whose tiers come finer ones first.
+fn finest_first(schema: &Schema) -> Schema {
+    let mut sorted = schema.clone();
+    sorted.tiers.sort_by_key(|t| (t.bucket.approximate_length(), t.id));
+    sorted
+}
+
 impl Tier {
     /// The tiers of a table, finer ones before those that are computed from them.
     pub(crate) fn of_table(schema: &Schema, table_of: impl Fn(&TierDef) -> Option<Arc<Table>>) -> Vec<Arc<Tier>> {
-        let mut order: Vec<&TierDef> = schema.tiers.iter().collect();
-        order.sort_by_key(|t| (t.bucket.approximate_length(), t.id));
-        let sorted = Schema { tiers: order.into_iter().cloned().collect(), ..schema.clone() };
+        let sorted = finest_first(schema);
         let tables: Option<Vec<_>> = sorted.tiers.iter().map(table_of).collect();
         let tiers = sources(&sorted).into_iter().zip(&sorted.tiers).zip(tables.unwrap_or_default());
         tiers.map(|((source, def), table)| Arc::new(Tier { def: def.clone(), table, source })).collect()

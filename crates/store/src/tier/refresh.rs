@@ -14,7 +14,8 @@ use rrd_codec::Effort;
 
 use crate::cursor::{Cursor, Direction};
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::horizon::SeriesLines;
 use crate::key;
 use crate::limits;
 use crate::live::LiveSegment;
@@ -24,7 +25,7 @@ use crate::merge::{Event, Merge};
 use crate::report::RunningJob;
 use crate::ring::horizon_edits;
 use crate::row::RowLayout;
-use crate::schema::Lane;
+use crate::schema::{Lane, Schema};
 use crate::segment::SegmentMeta;
 use crate::snapshot::Snapshot;
 use crate::source::{Input, Source};
@@ -69,8 +70,28 @@ struct Cluster {
     intervals: Vec<Interval>,
 }
 
+/// A tier that buckets are computed for.
+pub(super) struct Target {
+    /// Schema of its table.
+    pub schema: Arc<Schema>,
+    /// Of series with rings of their own: from when on rows are there.
+    pub series_gone: Arc<SeriesLines>,
+    /// Where the buckets go.
+    pub table: Arc<Table>,
+    /// How.
+    pub layout: Arc<RowLayout>,
+}
+
+impl Target {
+    fn of(table: &Table, tier: &Tier) -> Target {
+        let series_gone = table.gate.series_gone();
+        Target { schema: table.schema(), series_gone, table: tier.table.clone(), layout: tier.table.layout() }
+    }
+}
+
 /// A table's rows as the sources of buckets at one moment.
-struct Rows {
+#[derive(Clone)]
+pub(super) struct Rows {
     version: Arc<Version>,
     layout: Arc<RowLayout>,
     /// What may have changed, by its keys.
@@ -121,7 +142,8 @@ impl Engine {
                 source.touch_all();
             }
             let starts = (line, u64::MAX);
-            segments = self.compute_tier(table, tier, &source, buckets, (starts, BTreeSet::new()), done.seq)?;
+            let what = (starts, BTreeSet::new());
+            segments = self.compute_tier(&Target::of(table, tier), &source, buckets, what, done.seq, &mut |_| true)?;
             from_rows = (gone, line);
         }
         if touched.span().is_none_or(|(first, _)| buckets.interval(first).first >= from_rows.1) {
@@ -137,7 +159,8 @@ impl Engine {
                 source.push_pairs(&buckets, *range, done.seq, &mut extra)?;
                 Rows::of_tier(tier, &[]).push_pairs(&buckets, *range, done.seq, &mut extra)?;
             }
-            self.compute_tier(table, tier, &source, buckets, (from_rows, extra), done.seq)
+            let what = (from_rows, extra);
+            self.compute_tier(&Target::of(table, tier), &source, buckets, what, done.seq, &mut |_| true)
         })();
         match more {
             Ok(more) => segments.extend(more),
@@ -149,31 +172,28 @@ impl Engine {
         Ok(segments)
     }
 
-    /// Computes buckets of a tier that begin within `starts`, its end excluded.
-    fn compute_tier(
+    /// Computes buckets of a tier that begin within `starts`, its end excluded. `go_on(rows)` is told about rows read and
+    /// returns false to stop.
+    pub(super) fn compute_tier(
         &self,
-        table: &Table,
-        tier: &Arc<Tier>,
+        tier: &Target,
         source: &Rows,
         buckets: Buckets,
         (starts, extra): ((u64, u64), BTreeSet<Pair>),
         seq: u64,
+        go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Vec<Arc<LiveSegment>>> {
-        let finer = source
-            .layout
-            .schema()
-            .tier_of
-            .and_then(|of| table.schema().tiers.iter().find(|t| t.id == of.tier).cloned());
-        let finer = finer.and_then(|def| Buckets::of(&table.schema(), def.bucket));
-        let aggregator =
-            Aggregator::new(tier.table.layout(), &table.schema(), source.layout.schema(), (buckets, finer));
+        let schema = &tier.schema;
+        let of = source.layout.schema().tier_of;
+        let finer = of.and_then(|of| schema.tiers.iter().find(|t| t.id == of.tier).cloned());
+        let finer = finer.and_then(|def| Buckets::of(schema, def.bucket));
+        let aggregator = Aggregator::new(tier.layout.clone(), schema, source.layout.schema(), (buckets, finer));
         let mut pairs = Pairs::new(source, buckets, extra, starts, aggregator.points().cloned())?;
-        let series_gone = table.gate.series_gone();
         let mut out = Output {
             engine: self,
             tier,
             seq,
-            layout: tier.table.layout(),
+            layout: tier.layout.clone(),
             aggregator,
             buckets,
             readings: Cursor::new(source.version.clone(), source.layout.clone(), Snapshot::at(seq), None).reading_all(),
@@ -189,10 +209,13 @@ impl Engine {
             while let Some(mut cluster) = pairs.next_cluster()? {
                 if finer.is_none() {
                     // Of a series with a ring of its own rows may be gone: a bucket keeps what it had of them.
-                    let line = series_gone.get(cluster.series.as_slice()).copied().unwrap_or(0);
+                    let line = tier.series_gone.get(cluster.series.as_slice()).copied().unwrap_or(0);
                     cluster.intervals.retain(|interval| interval.first >= line);
                 }
-                out.compute(&mut rows, &source.layout, &cluster)?;
+                let read = out.compute(&mut rows, &source.layout, &cluster)?;
+                if !go_on(read) {
+                    return Err(Error::Interrupted);
+                }
             }
             out.write()
         })();
@@ -303,6 +326,13 @@ impl Table {
 }
 
 impl Rows {
+    /// All that is in the segments of a version.
+    pub fn of_version(version: Arc<Version>, layout: Arc<RowLayout>) -> Rows {
+        let mut rows = Rows { version, layout, touched: Vec::new(), is_whole: true };
+        rows.touch_all();
+        rows
+    }
+
     /// The rows of a table as of the flush of a memtable.
     fn of_memtable(table: &Table, memtable: &Arc<Memtable>, touched: &Touched, seq: u64) -> Rows {
         let layout = memtable.layout().clone();
@@ -335,7 +365,7 @@ impl Rows {
     }
 
     /// Roughly.
-    fn rows(&self) -> u64 {
+    pub fn rows(&self) -> u64 {
         let in_memory: usize = self.version.memtables().map(|m| m.len()).sum();
         self.version.segments.values().map(|s| s.meta().rows).sum::<u64>() + in_memory as u64
     }
@@ -550,7 +580,7 @@ impl Pairs {
 /// Where computed buckets go.
 struct Output<'a> {
     engine: &'a Engine,
-    tier: &'a Tier,
+    tier: &'a Target,
     seq: u64,
     layout: Arc<RowLayout>,
     aggregator: Aggregator,
@@ -568,9 +598,10 @@ struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// Computes some buckets from the rows of their source.
-    fn compute(&mut self, rows: &mut Cursor, layout: &RowLayout, cluster: &Cluster) -> Result<()> {
-        let (Some(first), Some(last)) = (cluster.intervals.first(), cluster.intervals.last()) else { return Ok(()) };
+    /// Computes some buckets from the rows of their source. Returns how many were read.
+    fn compute(&mut self, rows: &mut Cursor, layout: &RowLayout, cluster: &Cluster) -> Result<u64> {
+        let mut read = 0;
+        let (Some(first), Some(last)) = (cluster.intervals.first(), cluster.intervals.last()) else { return Ok(read) };
         let (low, high) = bounds_of(layout, &cluster.series, Interval { first: first.first, last: last.last });
         rows.set_bounds(Some(&low), high.as_deref());
         rows.seek(None, true, Direction::Forward)?;
@@ -588,19 +619,21 @@ impl Output<'_> {
                     self.end_bucket(&cluster.series, cluster.intervals[at], known.get(at))?;
                     at += 1;
                 }
-                let Some(interval) = cluster.intervals.get(at) else { return Ok(()) };
+                let Some(interval) = cluster.intervals.get(at) else { return Ok(read) };
                 let first = row;
                 while row < end && times[row] <= interval.last {
                     row += 1;
                 }
                 self.aggregator.add(&span.group, first, row - first)?;
             }
+            read += u64::from(span.rows);
             if let Some(running) = &self.job {
                 running.job.done.fetch_add(span.rows.into(), Ordering::Relaxed);
             }
         }
-        let rest = at..cluster.intervals.len();
-        rest.into_iter().try_for_each(|at| self.end_bucket(&cluster.series, cluster.intervals[at], known.get(at)))
+        let mut rest = at..cluster.intervals.len();
+        rest.try_for_each(|at| self.end_bucket(&cluster.series, cluster.intervals[at], known.get(at)))?;
+        Ok(read)
     }
 
     fn end_bucket(&mut self, series: &[u8], interval: Interval, known: Option<&Vec<Known>>) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Tiers come, change and go with their table, and are what its rows make them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod build;
 mod points;
 mod repair;
 mod rings;
@@ -45,8 +46,8 @@ fn tier_names(table: &Table) -> Vec<String> {
 fn alter(engine: &Engine, table: &Arc<Table>, change: impl FnOnce(&mut Schema)) {
     let mut schema = Schema::clone(&table.schema());
     change(&mut schema);
-    let change = Alteration { table: table.clone(), schema, definition: Vec::new(), built: Vec::new() };
-    engine.alter_tables(&[change]).unwrap();
+    let change = Alteration { table: table.clone(), schema, definition: Vec::new(), built: Vec::new(), tiers: None };
+    engine.alter_tables(vec![change]).unwrap();
 }
 
 #[test]

@@ -1,0 +1,260 @@
+//! Builds the tiers that an ALTER TABLE adds, and those for which a new column has values, before the table is altered.
+//!
+//! Their buckets are written to segments that nothing refers to; the manifest edit that brings the new schema brings them too.
+//! So whoever stops a build leaves the table as it was, and so does a crash: the next start removes what nobody names. Nobody
+//! may write to the table from the build to the edit; what was built before a commit is not used, but built again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::alter::altered;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::live::LiveSegment;
+use crate::manifest::edit::Edit;
+use crate::memtable::Memtable;
+use crate::ring::Reserved;
+use crate::row::RowLayout;
+use crate::schema::{Schema, TierDef};
+use crate::segment::SegmentMeta;
+use crate::table::Table;
+use crate::version::Version;
+
+use super::alter::TierChanges;
+use super::bucket::Buckets;
+use super::refresh::{Rows, Target};
+use super::{sources, tier_schema};
+
+/// Rows that are read between two words to whoever waits.
+const ROWS_PER_WORD: u64 = 4096;
+
+/// Rows that a bucket of a new tier is thought to be made of, to say how long coarser tiers will take.
+const ROWS_OF_BUCKET: u64 = 8;
+
+/// What was built, not linked in yet.
+#[derive(Default)]
+pub(crate) struct Built {
+    /// The table has seen no commit since if this is what is in its segments.
+    flushed_seq: u64,
+    /// Sequence number of the buckets.
+    seq: u64,
+    segments: Vec<(Arc<Table>, Vec<Arc<LiveSegment>>)>,
+    /// In a ring of bytes: room for them until they are linked in.
+    room: Vec<Reserved>,
+}
+
+impl Built {
+    /// Whether it is of the rows that the table has, all of which are in segments; and older than the next commit.
+    pub fn is_current(&self, table: &Table, visible_seq: u64) -> bool {
+        self.flushed_seq == table.flushed_seq.load(Ordering::Acquire) && self.seq <= visible_seq
+    }
+
+    /// The edits that link it in.
+    pub fn edits(&self) -> Vec<Edit> {
+        let metas =
+            |segments: &[Arc<LiveSegment>]| segments.iter().map(|s| s.meta().clone()).collect::<Vec<SegmentMeta>>();
+        let linked = self.segments.iter().filter(|(_, segments)| !segments.is_empty());
+        linked.flat_map(|(table, segments)| table.edits_for(&metas(segments))).collect()
+    }
+
+    /// After the edits.
+    pub fn install(&self, engine: &Engine) {
+        for (table, segments) in &self.segments {
+            table.install(|version| version.segments.extend(segments.iter().cloned()));
+            engine.workers.ask_merge(table.id);
+        }
+    }
+
+    /// Its files go with the last reference to them.
+    pub fn give_up(&self) {
+        self.segments.iter().flat_map(|(_, segments)| segments).for_each(|segment| segment.mark_obsolete());
+    }
+}
+
+/// Tells whoever waits how far a build is.
+struct Progress<'a> {
+    /// Of all parts, in rows.
+    total: u64,
+    /// Of the parts that are done.
+    before: u64,
+    /// Rows that were read of the part under way, of how many, and how many it counts for.
+    read: u64,
+    of: u64,
+    share: u64,
+    told: u64,
+    tell: &'a mut dyn FnMut(u64, u64) -> bool,
+}
+
+impl Progress<'_> {
+    fn begin(&mut self, of: u64, share: u64) {
+        (self.read, self.of, self.share, self.told) = (0, of.max(1), share, 0);
+    }
+
+    /// False if it is to stop.
+    fn note(&mut self, rows: u64) -> bool {
+        // A cluster of buckets without rows is work too.
+        self.read += rows + 1;
+        if self.read - self.told < ROWS_PER_WORD && self.told > 0 {
+            return true;
+        }
+        self.told = self.read;
+        let part = self.share as f64 * (self.read as f64 / self.of as f64).min(1.0);
+        (self.tell)((self.before + part as u64).min(self.total), self.total)
+    }
+
+    fn end(&mut self) {
+        self.before += self.share;
+    }
+}
+
+/// A tier as it will be.
+struct Tier {
+    def: TierDef,
+    table: Arc<Table>,
+    layout: Arc<RowLayout>,
+    source: Option<usize>,
+    is_built: bool,
+}
+
+impl Engine {
+    /// Whether a change of a table's schema needs tiers to be built.
+    pub fn needs_tiers(&self, table: &Table, schema: &Schema) -> bool {
+        TierChanges::builds_any(table, schema)
+    }
+
+    /// Builds the tiers that `table` is about to get with `schema`. `progress(done, total)` returns false to stop. Nobody may
+    /// write to the table until [`Engine::alter_tables`] has what comes out, or it is dropped.
+    pub fn build_tiers(
+        &self,
+        table: &Arc<Table>,
+        schema: &Schema,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<TierChanges> {
+        let mut changes = self.tier_changes(table, schema)?;
+        self.flush_table(table)?;
+        self.build(table, schema, &mut changes, true, progress)?;
+        Ok(changes)
+    }
+
+    /// Builds what is to be built from the rows of a table, which are in segments. `makes_room` says whether a ring of bytes
+    /// makes room for it, which is not to be done with a maintenance lock held.
+    pub(crate) fn build(
+        &self,
+        table: &Arc<Table>,
+        schema: &Schema,
+        changes: &mut TierChanges,
+        makes_room: bool,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<()> {
+        changes.give_up_build();
+        if !changes.has_builds() {
+            return Ok(());
+        }
+        let schema = Arc::new(altered(&table.schema(), schema)?);
+        let tiers = changes.tiers_of(table, &schema);
+        // Newer than all that is in the tiers.
+        let flushed_seq = table.flushed_seq.load(Ordering::Acquire);
+        self.commit_nothing(table)?;
+        let seq = self.visible_seq.load(Ordering::Acquire);
+        let built = changes.built.insert(Built { flushed_seq, seq, ..Built::default() });
+        let rows = rows_of_table(table, &schema);
+        let shares: Vec<u64> = tiers.iter().map(|tier| share_of(tier, &tiers, &rows)).collect();
+        let total = shares.iter().sum();
+        let mut progress = Progress { total, before: 0, read: 0, of: 1, share: 0, told: 0, tell: progress };
+        let mut new: Vec<Vec<Arc<LiveSegment>>> = Vec::new();
+        for (tier, share) in tiers.iter().zip(shares) {
+            new.push(Vec::new());
+            let Some(buckets) = Buckets::of(&schema, tier.def.bucket).filter(|_| tier.is_built) else { continue };
+            let target = Target {
+                schema: schema.clone(),
+                series_gone: table.gate.series_gone(),
+                table: tier.table.clone(),
+                layout: tier.layout.clone(),
+            };
+            let mut from_rows = (table.gone_until(), u64::MAX);
+            let mut parts = Vec::new();
+            if let Some((finer, new)) = tier.source.and_then(|place| Some((tiers.get(place)?, new.get(place)?))) {
+                // What the finer tier does not keep comes from the rows, if they are there.
+                let line = finer.table.gone_until();
+                parts.push((rows_of_tier(finer, new), (line, u64::MAX)));
+                from_rows.1 = line;
+            }
+            if from_rows.0 < from_rows.1 {
+                parts.push((rows.clone(), from_rows));
+            }
+            for (source, starts) in parts {
+                progress.begin(source.rows(), share);
+                let mut go_on = |rows| progress.note(rows);
+                let what = (starts, BTreeSet::new());
+                let segments = self.compute_tier(&target, &source, buckets, what, seq, &mut go_on)?;
+                built.segments.push((tier.table.clone(), segments.clone()));
+                if let Some(new) = new.last_mut() {
+                    new.extend(segments.iter().cloned());
+                }
+                if makes_room {
+                    let bytes = segments.iter().map(|s| s.meta().bytes).sum();
+                    built.room.extend(self.make_room_for_tier(table, bytes)?);
+                }
+            }
+            progress.end();
+        }
+        match (progress.tell)(total, total) {
+            true => Ok(()),
+            false => Err(Error::Interrupted),
+        }
+    }
+}
+
+impl TierChanges {
+    /// The tiers as they will be, finer ones before those that are computed from them.
+    fn tiers_of(&self, table: &Table, schema: &Arc<Schema>) -> Vec<Tier> {
+        let sorted = super::finest_first(schema);
+        let tables = self.tables_as_they_will_be();
+        let table_of = |def: &TierDef| tables.iter().find(|(_, d)| d.id == def.id).map(|(table, _)| table.clone());
+        let made = |def: &TierDef| self.made.iter().any(|(_, d)| d.id == def.id);
+        let tiers = sources(&sorted).into_iter().zip(&sorted.tiers).filter_map(|(source, def)| {
+            let of_tier = table_of(def)?;
+            if made(def) {
+                of_tier.raise_gone_until(self.first_line(table, def));
+            }
+            let layout = Arc::new(RowLayout::new(Arc::new(tier_schema(schema, table.id.0, def))));
+            Some(Tier { def: def.clone(), table: of_tier, layout, source, is_built: self.builds.contains(&def.id) })
+        });
+        tiers.collect()
+    }
+}
+
+/// What a tier counts for, in rows to be read.
+fn share_of(tier: &Tier, tiers: &[Tier], rows: &Rows) -> u64 {
+    match tier.source.and_then(|place| tiers.get(place)) {
+        _ if !tier.is_built => 0,
+        None => rows.rows(),
+        Some(finer) if finer.is_built => rows.rows() / ROWS_OF_BUCKET,
+        Some(finer) => rows_of_tier(finer, &[]).rows(),
+    }
+}
+
+/// All rows of a table, all of which are in segments, those behind the horizon too.
+fn rows_of_table(table: &Table, schema: &Arc<Schema>) -> Rows {
+    let layout = Arc::new(RowLayout::new(schema.clone()));
+    let version = Version::clone(&table.version());
+    Rows::whole(version, layout)
+}
+
+/// All buckets of a tier, with those that were just computed.
+fn rows_of_tier(tier: &Tier, new: &[Arc<LiveSegment>]) -> Rows {
+    let mut version = Version::clone(&tier.table.version());
+    version.segments.extend(new.iter().cloned());
+    Rows::whole(version, tier.layout.clone())
+}
+
+impl Rows {
+    /// Everything that is in the segments of a version, read in some layout.
+    fn whole(mut version: Version, layout: Arc<RowLayout>) -> Rows {
+        version.active = Arc::new(Memtable::new(layout.clone()));
+        version.frozen.clear();
+        version.gate = Arc::default();
+        Rows::of_version(Arc::new(version), layout)
+    }
+}
