@@ -299,9 +299,10 @@ bool Rrd_plan::make(Query *query)
 {
   if (query->where && !m_conditions.add(query->where, &m_left))
     return false;
-  m_needs_rows= m_join->group_optimized_away;
   if (!add_groups(query->group_by))
     return false;
+  /* A group that is the same for all rows: one row of some, none of none. */
+  m_needs_rows= m_join->group_optimized_away || (query->group_by && m_groups.empty());
   int hidden= query->n_aux;
   bool has_sums= false;
   List_iterator_fast<Item> each(*query->select);
