@@ -134,7 +134,7 @@ def ask_hot(engine, about, text_of, config, results, answers):
         return
     for name, reads in queries.hot(about, config["hot"]).items():
         with step(f"{engine.name}: hot, {name}") as notes:
-            runs = engine.times([text_of(read) for read in reads], 2, config["budget_ms"])
+            runs = engine.times([text_of(read) for read in reads], config["runs"] + 1, config["budget_ms"])
             # Of each read the fastest: the others are the machine's.
             put(results, "hot", engine, name, summary([min(run) for run in runs if run]))
             notes.append(f"{results['hot'][engine.name][name]['ms']:.3f} ms")
