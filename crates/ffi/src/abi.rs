@@ -169,7 +169,6 @@ unsafe impl Sync for RrdCollation {}
 
 /// Records of the rows that a scan comes to next, made ahead. Whoever scans may copy them itself, without a call.
 #[repr(C)]
-#[derive(Default)]
 pub struct RrdAhead {
     /// The next record.
     pub next: Cell<*const u8>,
@@ -181,6 +180,18 @@ pub struct RrdAhead {
     pub taken: Cell<u32>,
     /// Which way the scan goes.
     pub is_backward: Cell<bool>,
+}
+
+impl Default for RrdAhead {
+    fn default() -> RrdAhead {
+        RrdAhead {
+            next: Cell::new(std::ptr::null()),
+            length: Cell::new(0),
+            left: Cell::new(0),
+            taken: Cell::new(0),
+            is_backward: Cell::new(false),
+        }
+    }
 }
 
 /// One stored column of a table.
