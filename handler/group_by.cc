@@ -155,6 +155,8 @@ public:
   int next_row() override;
   int end_scan() override
   {
+    /* What FOUND_ROWS() is to say: the server forgets it in this case. */
+    thd->limit_found_rows= m_join->send_records;
     m_answer.reset();
     m_sorted.clear();
     return 0;
@@ -234,6 +236,8 @@ int Rrd_group_by::init_scan()
   if (m_columns.empty() && bind())
     return HA_ERR_INTERNAL_ERROR;
   m_join->set_items_ref_array(m_join->items1);
+  /* The rows for LIMIT, of a subquery that may have been executed before. */
+  m_join->send_records= 0;
   const RrdAggregateQuery query= m_plan->current(rrd_scan_threads(thd));
   if (thd->is_error())
     return HA_ERR_ABORTED_BY_USER;
@@ -397,10 +401,27 @@ void Rrd_group_by::print_error(int error, myf flags)
     m_file->print_error(error, flags);
 }
 
+/*
+  Whether the rows go where one of them may be ignored, as a duplicate: into the temporary table of a UNION, INTERSECT,
+  EXCEPT or IN (SELECT ..). 10.11 takes the first such row for the end (Pushdown_query::execute), so these are left to the
+  server.
+*/
+static bool may_ignore_rows(st_select_lex_unit *unit, bool is_one_row)
+{
+  if (unit->item && unit->item->is_in_predicate() && !is_one_row)
+    return true;
+  if (!unit->is_unit_op())
+    return false;
+  for (st_select_lex *part= unit->first_select()->next_select(); part; part= part->next_select())
+    if (part->distinct || part->get_linkage() != UNION_TYPE)
+      return true;
+  return false;
+}
+
 /* The join that is asked for; null if it is more than a plain SELECT from one table. */
 static JOIN *join_of(THD *thd, const Query *query)
 {
-  const SELECT_LEX *select= query->from->select_lex;
+  SELECT_LEX *select= query->from->select_lex;
   if (!select || !select->join || &select->join->all_fields != query->select)
     select= thd->lex->current_select;
   JOIN *join= select ? select->join : nullptr;
@@ -411,7 +432,9 @@ static JOIN *join_of(THD *thd, const Query *query)
   /* DISTINCT of groups is the server's, but of one row it is nothing. */
   const bool is_distinct= join->select_distinct || (query->distinct && !join->group_optimized_away);
   const bool is_limited= thd->lex->limit_rows_examined || query->limit->is_with_ties();
-  return is_plain && !is_distinct && !is_limited ? join : nullptr;
+  if (!is_plain || is_distinct || is_limited || may_ignore_rows(select->master_unit(), !query->group_by))
+    return nullptr;
+  return join;
 }
 
 /* The handlers of a table, or of those partitions that the query reads; none if it is not one of ours. */

@@ -256,7 +256,7 @@ class Queries:
         if form == "view" and not self.in_transaction:
             return Query(form, "SELECT * FROM v_{t}", False, (f"CREATE OR REPLACE VIEW v_{{t}} AS {sql}",))
         if form == "union":
-            return Query(form, f"({sql}) UNION ALL ({sql})", False)
+            return Query(form, f"({sql}) {rng.choice(('UNION ALL', 'UNION'))} ({sql})", False)
         if form == "scalar":
             return Query(form, f"SELECT 1, (SELECT {self.aggregate()} FROM {{t}}{self.where()}) AS x", True)
         if form == "inserted":
