@@ -11,9 +11,9 @@ use rrd_store::index::Index;
 use rrd_store::schema::{IndexColumn, Lane, Schema};
 use rrd_store::{Direction, RowLayout, row::RowView};
 
-use crate::abi::{RrdCollation, RrdField};
+use crate::abi::RrdCollation;
 use crate::ahead::Records;
-use crate::definition::{Definition, IndexDefinition};
+use crate::definition::{Definition, Field, IndexDefinition};
 use crate::field::{Codec, Value};
 use crate::image::{self, KeyPart, Order, Scratch};
 use crate::key_text::Shown;
@@ -100,7 +100,7 @@ impl RecordFormat {
             return Err(mismatch("the number of columns"));
         }
         let hidden = bind_key(definition, &schema, &plans)?;
-        let shown = |part: &KeyPart| shown(&definition.fields[part.field].raw, &plans[part.field], part);
+        let shown = |part: &KeyPart| shown(&definition.fields[part.field], &plans[part.field], part);
         let indexes = definition.indexes.iter().map(|index| {
             let number = find_index(index, &schema, &plans)?;
             let shown = index.parts.iter().map(shown).collect();
@@ -439,12 +439,12 @@ fn find_index(index: &IndexDefinition, schema: &Schema, plans: &[Plan]) -> Outco
     Ok(number)
 }
 
-fn shown(field: &RrdField, plan: &Plan, part: &KeyPart) -> Shown {
+fn shown(field: &Field, plan: &Plan, part: &KeyPart) -> Shown {
     let max_chars = match part.order {
         Order::Text { max_chars, .. } => max_chars as usize,
         _ => 0,
     };
-    Shown { max_chars, ..Shown::new(plan.column, plan.codec, field.time_kind, field.fraction_digits) }
+    Shown::new(plan.column, field, max_chars)
 }
 
 fn mismatch(what: &str) -> Failure {
