@@ -140,11 +140,11 @@ static void check_finding(void *context, const char *text, size_t length)
   push_warning_printf(check->thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE, "%.*s", (int) length, text);
 }
 
-int ha_rrd::check(THD *thd, HA_CHECK_OPT *)
+int ha_rrd::check(THD *thd, HA_CHECK_OPT *options)
 {
   Check check= {thd, 0};
   thd_progress_init(thd, 1);
-  int status= rrd_table_check(store(), check_progress, check_finding, &check, &m_error);
+  int status= rrd_table_check(store(), options->flags & T_QUICK, check_progress, check_finding, &check, &m_error);
   thd_progress_end(thd);
   if (status == RRD_CORRUPTION || status == RRD_INCOMPATIBLE)
     check_finding(&check, m_error.message, strlen(m_error.message));

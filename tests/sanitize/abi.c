@@ -361,7 +361,7 @@ static void look_around(const RrdEngine *engine, RrdTable *table)
   unsigned long findings= 0, sum= 0;
   const RrdInfoReader reader= {&sum, wanted, take_cells, count_text, never};
   DO(rrd_table_optimize(table, go_on, NULL, &error));
-  DO(rrd_table_check(table, go_on, count_text, &findings, &error));
+  DO(rrd_table_check(table, false, go_on, count_text, &findings, &error));
   DO(rrd_table_repair(table, go_on, count_text, &findings, &error));
   CHECK(!findings);
   for (RrdView view= RRD_VIEW_TABLES; view <= RRD_VIEW_COLUMNS; view++)

@@ -1083,6 +1083,7 @@ int32_t rrd_table_optimize(const struct RrdTable *table,
 // # Safety
 // Pointers are null or valid; the functions may be called with `context`.
 int32_t rrd_table_check(const struct RrdTable *table,
+                        bool is_quick,
                         RrdProgressFn progress,
                         RrdTextFn finding,
                         void *context,

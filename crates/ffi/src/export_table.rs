@@ -13,6 +13,7 @@ use crate::guard::{get, get_mut, guard, guard_close, slice};
 use crate::record::RecordFormat;
 use crate::status::Outcome;
 use crate::table::TableHandle;
+use crate::tier_check::check_tiers;
 
 /// An open table of one handler.
 pub struct RrdTable {
@@ -292,6 +293,7 @@ pub unsafe extern "C" fn rrd_table_optimize(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrd_table_check(
     table: *const RrdTable,
+    is_quick: bool,
     progress: RrdProgressFn,
     finding: RrdTextFn,
     context: *mut c_void,
@@ -302,7 +304,11 @@ pub unsafe extern "C" fn rrd_table_check(
         guard(error, || {
             let handle = &get(table)?.handle;
             let mut go_on = |done, total| progress.is_none_or(|f| f(context, done, total) == 0);
-            for text in handle.engine().check_table(handle.table(), &mut go_on)? {
+            let mut findings = handle.engine().check_table(handle.table(), &mut go_on)?;
+            if findings.is_empty() && !is_quick {
+                findings = check_tiers(handle.engine(), handle.table(), &mut go_on)?;
+            }
+            for text in findings {
                 if let Some(finding) = finding {
                     finding(context, text.as_ptr().cast(), text.len());
                 }

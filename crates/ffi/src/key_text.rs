@@ -215,7 +215,7 @@ pub(crate) fn split_fraction(value: u64, digits: u8) -> (u64, String) {
     (value >> bits, if digits == 0 { String::new() } else { format!(".{shown}") })
 }
 
-fn timestamp(value: u64, digits: u8) -> String {
+pub(crate) fn timestamp(value: u64, digits: u8) -> String {
     let (seconds, fraction) = split_fraction(value, digits);
     let (year, month, day) = civil_from_days((seconds / 86_400) as i64);
     let second = seconds % 86_400;

@@ -8,6 +8,7 @@ mod aggregate;
 mod alter;
 pub mod bucket;
 mod build;
+mod check;
 mod keep;
 mod number;
 mod points;
@@ -25,6 +26,7 @@ use crate::table::Table;
 
 pub use aggregate::Aggregator;
 pub use alter::TierChanges;
+pub use check::TierDifference;
 pub(crate) use keep::{Dependents, SpaceRule};
 pub use number::{Wide, pack_decimal};
 pub(crate) use number::{number_of_bits, number_of_bytes};

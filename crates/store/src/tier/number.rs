@@ -77,6 +77,19 @@ impl Wide {
         if self.is_negative() { -magnitude } else { magnitude }
     }
 
+    /// In decimal, with so many digits behind the point.
+    pub fn text(&self, scale: u8) -> String {
+        let (mut rest, mut digits) = (self.magnitude(), Vec::new());
+        while digits.len() <= usize::from(scale) || rest != Wide::default() {
+            if scale > 0 && digits.len() == usize::from(scale) {
+                digits.push('.');
+            }
+            digits.push(char::from(b'0' + rest.divide(10) as u8));
+        }
+        digits.extend(self.is_negative().then_some('-'));
+        digits.iter().rev().collect()
+    }
+
     /// A `count`-th of it times 10^`digits`, halves rounded away from zero.
     pub fn average(&self, count: u64, digits: u8) -> Wide {
         let mut quotient = self.magnitude();

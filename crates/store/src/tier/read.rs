@@ -87,6 +87,8 @@ struct View<'a> {
     tiers: Arc<[Arc<Tier>]>,
     snapshot: Arc<Snapshot>,
     own: Option<Arc<RwLock<OwnWrites>>>,
+    /// Set if all buckets are to be computed, whatever is stored.
+    anew: bool,
 }
 
 impl Engine {
@@ -104,6 +106,21 @@ impl Engine {
         snapshot: Arc<Snapshot>,
         own: Option<Arc<RwLock<OwnWrites>>>,
     ) -> Result<Cursor> {
+        self.tier_walk(tier, snapshot, own, false)
+    }
+
+    /// The same, but all buckets are computed whose rows are there; finer tiers that they are made of are read.
+    pub(super) fn recomputed_tier(&self, tier: &Arc<Table>, snapshot: Arc<Snapshot>) -> Result<Cursor> {
+        self.tier_walk(tier, snapshot, None, true)
+    }
+
+    fn tier_walk(
+        &self,
+        tier: &Arc<Table>,
+        snapshot: Arc<Snapshot>,
+        own: Option<Arc<RwLock<OwnWrites>>>,
+        anew: bool,
+    ) -> Result<Cursor> {
         let base = self.base_of_tier(tier)?;
         let tiers = base.tiers();
         // Rows behind the horizon count where they are left: the tier keeps what it had of them.
@@ -112,7 +129,7 @@ impl Engine {
         let place = tiers.iter().position(|t| Arc::ptr_eq(&t.table, tier));
         let place = place.ok_or_else(|| Error::NoSuchTable { name: tier.name() })?;
         // The version came first, then what was flushed, then the tiers: what is flushed meanwhile is stale and stored, not neither.
-        View { base: &base, version: Arc::new(version), tiers, snapshot, own }.cursor(place, true)
+        View { base: &base, version: Arc::new(version), tiers, snapshot, own, anew }.cursor(place, true)
     }
 }
 
@@ -123,7 +140,10 @@ impl View<'_> {
         let schema = self.base.schema();
         let buckets = Buckets::of(&schema, tier.def.bucket);
         let buckets = buckets.ok_or_else(|| Error::InvalidInput("a tier of a table without time".into()))?;
-        let mut stale = join(self.stale(tier.def.id, &buckets));
+        let mut stale = match self.anew && has_horizon {
+            true => vec![Interval { first: 0, last: u64::MAX }],
+            false => join(self.stale(tier.def.id, &buckets)),
+        };
         // Buckets that are too old for the tier are not computed either.
         let horizon = tier.table.version().gate.at(self.snapshot.seq()).filter(|_| has_horizon);
         if let Some(horizon) = horizon {

@@ -173,6 +173,8 @@ fn data_sources_are_consolidated_as_rrdtool_does_it() {
             }
         }
         check_points(&mut world.engine.begin(), &world.table, &source, &mut world.random);
+        let differences = world.engine.check_tiers(&world.table, &mut |_| true).unwrap();
+        assert_eq!(differences.len(), 0, "CHECK TABLE finds differences");
     }
 }
 
@@ -214,6 +216,8 @@ fn data_sources_keep_what_a_ring_lets_go() {
                 let of_series = of_series.filter(|v| v.int(0) == number || name != "series");
                 of_series.map(|v| v.int(1)).min().unwrap_or(u64::MAX)
             };
+            let differences = world.world.engine.check_tiers(&world.world.table, &mut |_| true).unwrap();
+            assert_eq!(differences.len(), 0, "CHECK TABLE finds differences in a ring of {name}");
             let mut txn = world.world.engine.begin();
             let mut finest = PointRows::new();
             for (tier, were) in world.world.table.tiers().iter().zip(&mut were) {

@@ -167,6 +167,9 @@ impl RingWorld {
     }
 
     fn check(&mut self) {
+        let engine = &self.world.engine;
+        let differences = engine.check_tiers(&self.world.table, &mut |_| true).unwrap();
+        assert_eq!(differences.len(), 0, "CHECK TABLE finds differences in a ring of {}", self.name);
         let kept: Rows = self.kept.iter().map(|(k, r)| (k.clone(), r.clone())).collect();
         let read = self.read_tiers(&mut self.world.engine.begin());
         if let Some((mut txn, was)) = self.held.take() {

@@ -251,6 +251,11 @@ impl World {
 
     pub fn check(&mut self) {
         check_txn(&mut self.engine.begin(), &self.table, &mut self.random, None);
+        assert_eq!(
+            self.engine.check_tiers(&self.table, &mut |_| true).unwrap().len(),
+            0,
+            "CHECK TABLE finds differences"
+        );
         if let Some((txn, rows)) = &mut self.old {
             check_txn(txn, &self.table, &mut self.random, Some(rows));
         }
