@@ -422,9 +422,17 @@ impl TableHandle {
         image::push_image(parts, image, &mut self.scratch, out)
     }
 
-    /// Ends it.
+    /// Ends it. The row that it is at stays the current one: the server changes a row that it found by a unique key while
+    /// planning, when that scan has ended. A row of a table with a key is found by its record.
     pub fn close_scan(&mut self) {
-        self.leave_scan(Current::Nothing);
+        let is_kept = match (self.current, &self.scan) {
+            _ if !self.format.has_row_number() => false,
+            (Current::Row, _) => true,
+            // What cannot be read says so when it is looked for again.
+            (Current::Scan, Some(scan)) => scan.copy_key(&mut self.row_key).unwrap_or(false),
+            _ => false,
+        };
+        self.leave_scan(if is_kept { Current::Row } else { Current::Nothing });
         self.ended_scan = self.scan.take();
     }
 
