@@ -22,7 +22,7 @@ use crate::memtable::Memtable;
 use crate::row::RowLayout;
 use crate::schema::{ColumnDef, IndexColumn, IndexDef, Schema};
 use crate::table::Table;
-use crate::tier::TierChanges;
+use crate::tier::{self, TierChanges};
 
 /// Name of the manifest property with the server's id of the table's definition.
 pub(crate) const DEFINITION_PROPERTY: &str = "definition";
@@ -200,6 +200,7 @@ impl Engine {
 pub fn check_instant(old: &Schema, new: &Schema) -> Result<()> {
     let refuse = |what: &str| Err(Error::InvalidInput(format!("not an instant change: {what}")));
     let before = |id: u32| old.columns.iter().find(|c| c.id == id);
+    let keeps_tiers = new.tiers.iter().any(|tier| old.tiers.iter().any(|was| tier::is_same(was, tier)));
     let mut ids = BTreeSet::new();
     for column in &new.columns {
         if !ids.insert(column.id) {
@@ -207,6 +208,9 @@ pub fn check_instant(old: &Schema, new: &Schema) -> Result<()> {
         }
         match before(column.id) {
             Some(was) if !is_same_lane(was, column) => return refuse("a column changes how it is held"),
+            Some(was) if keeps_tiers && was.source.is_some() != column.source.is_some() => {
+                return refuse("tiers hold a data source in another way than other columns");
+            }
             Some(_) => {}
             None if column.id < old.next_column_id() => return refuse("a column id is used again"),
             None if column.initial.is_none() || column.hidden => return refuse("a new column lacks its initial value"),

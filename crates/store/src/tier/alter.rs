@@ -50,7 +50,7 @@ impl TierChanges {
     /// Whether a change of a table's schema has tiers to be built.
     pub(super) fn builds_any(table: &Table, schema: &Schema) -> bool {
         let is_made = |def: &TierDef| table.tiers().iter().all(|tier| !is_same(&tier.def, def));
-        schema.tiers.iter().any(is_made) || (!schema.tiers.is_empty() && has_new_values(table, schema))
+        schema.tiers.iter().any(is_made) || (!schema.tiers.is_empty() && changes_buckets(&table.schema(), schema))
     }
 
     /// Throws away what was built.
@@ -156,16 +156,20 @@ impl TierChanges {
 }
 
 /// Whether a tier stays what it is, whatever its name and however long it is kept.
-fn is_same(was: &TierDef, is: &TierDef) -> bool {
+pub(crate) fn is_same(was: &TierDef, is: &TierDef) -> bool {
     was.id == is.id && was.bucket == is.bucket
 }
 
-/// Whether rows that are there have a value in a new column: buckets are to be computed anew.
-fn has_new_values(table: &Table, schema: &Schema) -> bool {
-    let old = table.schema();
-    let is_new = |c: &ColumnDef| old.columns.iter().all(|was| was.id != c.id);
-    let has_value = |c: &ColumnDef| c.initial.as_ref().is_some_and(|initial| *initial != Initial::Null);
-    schema.columns.iter().any(|c| super::schema::is_value(c) && is_new(c) && has_value(c))
+/// Whether buckets are to be computed anew from the rows that are there: these have a value in a new column, or data sources
+/// are consolidated in another way.
+fn changes_buckets(old: &Schema, new: &Schema) -> bool {
+    let has_new_values = |c: &ColumnDef| match old.columns.iter().find(|was| was.id == c.id) {
+        Some(was) => was.source != c.source,
+        None => c.initial.as_ref().is_some_and(|initial| *initial != Initial::Null),
+    };
+    let has_sources = new.columns.iter().any(|c| c.source.is_some());
+    (has_sources && (old.step, old.xff) != (new.step, new.xff))
+        || new.columns.iter().any(|c| super::schema::is_value(c) && has_new_values(c))
 }
 
 impl Engine {
@@ -199,7 +203,7 @@ impl Engine {
             let made = Table::new(id, dir, &name, of_tier, Version::without_rows, true);
             changes.made.push((Arc::new(made), def.clone()));
         }
-        let all = has_new_values(table, &schema);
+        let all = changes_buckets(&table.schema(), &schema);
         let kept = changes.kept.iter().filter(|_| all).map(|(_, def)| def.id);
         changes.builds = kept.chain(changes.made.iter().map(|(_, def)| def.id)).collect();
         if !changes.made.is_empty() {

@@ -26,6 +26,7 @@ use crate::table::Table;
 
 pub use aggregate::Aggregator;
 pub use alter::TierChanges;
+pub(crate) use alter::is_same;
 pub use check::TierDifference;
 pub(crate) use keep::{Dependents, SpaceRule};
 pub use number::{Wide, pack_decimal};
