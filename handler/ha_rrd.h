@@ -93,6 +93,7 @@ public:
   int index_read_map(uchar *record, const uchar *key, key_part_map parts, enum ha_rkey_function find) override;
   int index_read_last_map(uchar *record, const uchar *key, key_part_map parts) override;
   int index_next(uchar *record) override;
+  int index_next_same(uchar *record, const uchar *key, uint bytes) override;
   int index_prev(uchar *record) override;
   int index_first(uchar *record) override;
   int index_last(uchar *record) override;
@@ -183,6 +184,9 @@ private:
   RrdLocking m_asked_locking= RRD_LOCK_NONE;
   RrdLocking m_locking= RRD_LOCK_NONE;
   bool m_skips_locked= false;
+  /* The key that the scan is for, and ends with; and whether it is to end there for HANDLER too. */
+  std::vector<uchar> m_exact_key;
+  bool m_stays_at_key= false;
   /* The key that a replica's worker looks for by index_read_map(). */
   std::vector<uchar> m_sought_key;
   /* It has waited for the workers before it, and looks for the row once more. */
