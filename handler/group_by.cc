@@ -308,11 +308,12 @@ int Rrd_group_by::read()
   {
     if (int failed= result(rrd_aggregate_next(m_answer.get(), record(), &m_error)))
       return failed;
-    if (!m_plan->needs_rows())
+    if (!m_plan->counts_rows())
       break;
     if (int failed= result(rrd_aggregate_value(m_answer.get(), m_plan->rows_place(), &rows, &m_error)))
       return failed;
-  } while (!rows.count);
+    m_plan->tell_of_rows(rows.count);
+  } while (!rows.count && m_plan->needs_rows());
   m_plan->put_only_values();
   for (uint place : m_plan->firsts())
     if (int failed= result(rrd_aggregate_extreme(m_answer.get(), place, record(), &m_error)))

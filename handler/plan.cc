@@ -315,7 +315,15 @@ bool Rrd_plan::make(Query *query)
   /* Without aggregates it is DISTINCT in another form: the server gives such rows in the order in which it meets them. */
   if (!has_sums)
     return false;
-  if (m_needs_rows)
+  m_counts_rows= m_needs_rows || (is_one_row() && m_join->select_lex->master_unit()->item);
+  if (m_counts_rows)
     m_rows_place= add_aggregate(RRD_AGGREGATE_ROWS, nullptr);
   return true;
+}
+
+void Rrd_plan::tell_of_rows(bool has_rows) const
+{
+  for (const Rrd_output &output : m_outputs)
+    if (output.item->type() == Item::SUM_FUNC_ITEM)
+      has_rows ? output.item->restore_to_before_no_rows_in_result() : output.item->no_rows_in_result();
 }

@@ -57,8 +57,11 @@ public:
   const std::vector<Rrd_output> &outputs() const { return m_outputs; }
   /* There is no row of a group of no rows: GROUP BY was optimised away. */
   bool needs_rows() const { return m_needs_rows; }
-  /* The place among the aggregates that counts rows, if it is needed. */
+  /* Whether rows are counted, and the place among the aggregates that does. */
+  bool counts_rows() const { return m_counts_rows; }
   uint rows_place() const { return m_rows_place; }
+  /* Tells the aggregates whether there were rows: > ALL (SELECT ..) is made of MAX(), and asks it that. */
+  void tell_of_rows(bool has_rows) const;
   /* Places of columns whose value in the group's first row is wanted. */
   const std::vector<uint> &firsts() const { return m_firsts; }
   /* Columns of which all rows have the same value, to be put into the record that belongs to a group. */
@@ -93,7 +96,7 @@ private:
   std::vector<uint> m_firsts;
   std::vector<Field *> m_only;
   uint m_rows_place= 0;
-  bool m_needs_rows= false;
+  bool m_needs_rows= false, m_counts_rows= false;
 };
 
 #endif
