@@ -1,12 +1,12 @@
 //! The C ABI between MariaDB's handler and the store: the only crate with `unsafe`.
 //!
-//! On a row's way: `record.rs` turns the server's record image into a row of the store and columns back into
-//! record images, `image.rs` turns the server's key images into sort keys, `definition.rs` turns a table's
-//! description into a schema. `session.rs` and `table.rs` drive transactions and cursors, the `export_*` files
-//! are the C functions. `info.rs` and `status_text.rs` are what
-//! operators see, `log.rs` brings messages to the server's error log. Every export runs inside `guard`: no panic crosses, no null pointer is followed, each
-//! error becomes a status code and a text in a struct that the caller owns. The header is `include/rrd.h`,
-//! generated from these sources by cbindgen.
+//! On a row's way: `record.rs` turns the server's record image into a row of the store and columns back into record
+//! images, `ahead.rs` does so for many rows at once, `image.rs` turns the server's key images into sort keys,
+//! `definition.rs` turns a table's description into a schema. `session.rs` and `table.rs` drive transactions and cursors,
+//! the `export_*` files are the C functions. `info.rs` and `status_text.rs` are what operators see, `log.rs` brings
+//! messages to the server's error log. Every export runs inside `guard`: no panic crosses, no null pointer is followed,
+//! each error becomes a status code and a text in a struct that the caller owns. The header is `include/rrd.h`, generated
+//! from these sources by cbindgen.
 
 pub mod abi;
 pub mod aggregate;
