@@ -102,13 +102,6 @@ impl WriteFile for CountedWrite {
         self.below.write(bytes)
     }
 
-    fn write_to_sync(&mut self, bytes: &[u8]) -> Result<()> {
-        let io = self.io.of(self.purpose);
-        add(&io.writes, 1);
-        add(&io.bytes_written, bytes.len() as u64);
-        self.below.write_to_sync(bytes)
-    }
-
     fn sync(&mut self) -> Result<()> {
         add(&self.io.of(self.purpose).syncs, 1);
         self.below.sync()

@@ -21,11 +21,6 @@ pub mod sim;
 pub trait WriteFile: Send {
     /// Appends all of `bytes`.
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
-    /// As [`WriteFile::write`], where `sync` follows at once: it may go around the operating system's cache, which the sync
-    /// would only have to empty again.
-    fn write_to_sync(&mut self, bytes: &[u8]) -> Result<()> {
-        self.write(bytes)
-    }
     /// Makes everything written so far durable.
     fn sync(&mut self) -> Result<()>;
     /// Cuts the file back to its first `len` bytes, which needs no space; durable after `sync`. It takes away

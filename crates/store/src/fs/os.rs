@@ -19,11 +19,6 @@ use crate::limits;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsFs;
 
-/// What direct writes (O_DIRECT) begin and end at, in the file and in memory: enough for all common disks.
-const BLOCK: usize = 4096;
-/// Bytes of a direct write at most: of longer ones the cache is a small part.
-const DIRECT_BYTES: usize = 1 << 18;
-
 struct OsWriteFile {
     file: File,
     path: PathBuf,
@@ -31,75 +26,6 @@ struct OsWriteFile {
     len: u64,
     /// Where reserved zeros end.
     room: u64,
-    /// What is written of the last block, if that is known.
-    tail: Option<Vec<u8>>,
-    /// Whether writes go around the operating system's cache now, and whether they can.
-    is_direct: bool,
-    can_be_direct: bool,
-    /// Blocks on their way; the first aligned byte in it counts.
-    blocks: Vec<u8>,
-}
-
-impl OsWriteFile {
-    fn new(file: File, path: &Path) -> OsWriteFile {
-        let (path, tail) = (path.to_path_buf(), Some(Vec::new()));
-        OsWriteFile { file, path, len: 0, room: 0, tail, is_direct: false, can_be_direct: true, blocks: Vec::new() }
-    }
-
-    /// Goes around the cache from now on, or no longer. Not every file system can.
-    fn set_direct(&mut self, is_direct: bool) {
-        if self.is_direct != is_direct {
-            match set_flag(&self.file, libc::O_DIRECT, is_direct) {
-                Ok(()) => self.is_direct = is_direct,
-                Err(_) => self.can_be_direct = false,
-            }
-        }
-    }
-
-    /// Counts bytes that were written behind the others.
-    fn note_written(&mut self, bytes: &[u8]) {
-        self.len += bytes.len() as u64;
-        let of_last = (self.len % BLOCK as u64) as usize;
-        if of_last <= bytes.len() {
-            self.tail = Some(bytes[bytes.len() - of_last..].to_vec());
-        } else if let Some(tail) = &mut self.tail {
-            tail.extend_from_slice(bytes);
-        }
-    }
-
-    /// Writes into reserved room around the cache: whole blocks, the first with what was there before. False, and nothing
-    /// is written, where that cannot be done.
-    fn write_directly(&mut self, bytes: &[u8]) -> Result<bool> {
-        let Some(tail) = &self.tail else { return Ok(false) };
-        let length = (tail.len() + bytes.len()).next_multiple_of(BLOCK);
-        let start = self.len - tail.len() as u64;
-        if bytes.len() > DIRECT_BYTES || start + length as u64 > self.room {
-            return Ok(false);
-        }
-        self.blocks.resize(DIRECT_BYTES + 3 * BLOCK, 0);
-        let aligned = self.blocks.as_ptr().align_offset(BLOCK);
-        let blocks = &mut self.blocks[aligned..aligned + length];
-        let (old, new) = (tail.len(), tail.len() + bytes.len());
-        blocks[..old].copy_from_slice(tail);
-        blocks[old..new].copy_from_slice(bytes);
-        blocks[new..].fill(0);
-        self.set_direct(true);
-        if !self.is_direct {
-            return Ok(false);
-        }
-        match self.file.write_all_at(&self.blocks[aligned..aligned + length], start) {
-            Ok(()) => {
-                self.note_written(bytes);
-                Ok(true)
-            }
-            // This file system, or disk, wants other blocks.
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                self.can_be_direct = false;
-                Ok(false)
-            }
-            Err(error) => Err(Error::io("write", &self.path)(error)),
-        }
-    }
 }
 
 struct OsReadFile {
@@ -117,17 +43,9 @@ impl FileLock for OsLock {}
 
 impl WriteFile for OsWriteFile {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.set_direct(false);
         self.file.write_all_at(bytes, self.len).map_err(Error::io("write", &self.path))?;
-        self.note_written(bytes);
+        self.len += bytes.len() as u64;
         Ok(())
-    }
-
-    fn write_to_sync(&mut self, bytes: &[u8]) -> Result<()> {
-        match self.can_be_direct && self.write_directly(bytes)? {
-            true => Ok(()),
-            false => self.write(bytes),
-        }
     }
 
     fn sync(&mut self) -> Result<()> {
@@ -137,12 +55,10 @@ impl WriteFile for OsWriteFile {
     fn truncate(&mut self, len: u64) -> Result<()> {
         self.file.set_len(len).map_err(Error::io("truncate", &self.path))?;
         (self.len, self.room) = (len, len);
-        self.tail = (len % BLOCK as u64 == 0).then(Vec::new);
         Ok(())
     }
 
     fn reserve(&mut self, len: u64) {
-        self.set_direct(false);
         // Zeros, not fallocate: the first write into each allocated but unwritten block changes metadata again.
         let from = self.len.max(self.room);
         let zeros = vec![0; len.saturating_sub(from) as usize];
@@ -174,7 +90,7 @@ impl Fs for OsFs {
             .mode(0o600)
             .open(path)
             .map_err(Error::io("create", path))?;
-        Ok(Box::new(OsWriteFile::new(file, path)))
+        Ok(Box::new(OsWriteFile { file, path: path.to_path_buf(), len: 0, room: 0 }))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
@@ -254,19 +170,6 @@ impl Fs for OsFs {
     }
 }
 
-/// Sets or clears a flag of an open file.
-fn set_flag(file: &File, flag: i32, is_set: bool) -> io::Result<()> {
-    // SAFETY: fcntl touches no memory of ours, and the descriptor is open as long as `file` is borrowed.
-    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
-    if flags < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let wanted = if is_set { flags | flag } else { flags & !flag };
-    // SAFETY: as above.
-    let status = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, wanted) };
-    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 /// Takes the exclusive lock of a file without waiting.
 fn try_flock(file: &File) -> io::Result<()> {
     // SAFETY: flock touches no memory of ours, and the descriptor is open as long as `file` is borrowed.
@@ -327,47 +230,6 @@ mod tests {
         assert!(bytes[11..].iter().all(|&b| b == 0));
         file.truncate(11).unwrap();
         assert_eq!(OsFs.open(&path).unwrap().len(), 11);
-    }
-
-    #[test]
-    fn writes_around_the_cache_mix_with_others() {
-        // Where the folder is in memory nothing can go around the cache, and all is written through it.
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("f");
-        let mut file = OsFs.create(&path).unwrap();
-        let mut expected = Vec::new();
-        let mut number = 1u64;
-        for step in 0..400usize {
-            // Lengths by chance, some of several blocks, some that end at the end of one.
-            number = number.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let length = match number >> 61 {
-                0 => BLOCK - expected.len() % BLOCK,
-                1 => (number >> 40) as usize % 20_000,
-                _ => (number >> 40) as usize % 700,
-            };
-            if step % 50 == 7 {
-                file.reserve(expected.len() as u64 + 100_000);
-            }
-            if step % 97 == 96 {
-                expected.truncate(expected.len() - 9);
-                file.truncate(expected.len() as u64).unwrap();
-            }
-            let bytes: Vec<u8> = (0..length).map(|i| (step * 31 + i) as u8).collect();
-            match number >> 32 & 3 {
-                0 => file.write(&bytes).unwrap(),
-                _ => {
-                    file.write_to_sync(&bytes).unwrap();
-                    file.sync().unwrap();
-                }
-            }
-            expected.extend_from_slice(&bytes);
-            assert_eq!(file.len(), expected.len() as u64);
-            if step % 20 == 0 {
-                let found = fs::read(&path).unwrap();
-                assert!(found[..expected.len()] == expected, "after step {step}");
-                assert!(found[expected.len()..].iter().all(|&b| b == 0), "room after step {step}");
-            }
-        }
     }
 
     #[test]

@@ -289,7 +289,7 @@ impl Wal {
         let (outcome, file_bytes) = MutexGuard::unlocked(shared, || {
             let _pause = durable.then(Pause::begin);
             let mut writer = self.writer.lock();
-            let outcome = writer.write(&group, start, durable);
+            let outcome = writer.write(&group, start);
             let outcome = if durable { outcome.and_then(|()| writer.sync()) } else { outcome };
             (outcome, writer.bytes())
         });

@@ -97,8 +97,8 @@ impl Writer {
         }
     }
 
-    /// Hands a group of frames, the first at `start`, to the operating system; `to_sync` says that a sync follows at once.
-    pub fn write(&mut self, group: &[u8], start: Lsn, to_sync: bool) -> Result<(), Failure> {
+    /// Hands a group of frames, the first at `start`, to the operating system.
+    pub fn write(&mut self, group: &[u8], start: Lsn) -> Result<(), Failure> {
         if group.is_empty() {
             return Ok(());
         }
@@ -112,8 +112,7 @@ impl Writer {
         let path = self.current_path();
         if let Some(current) = &mut self.current {
             current.reserve(group.len() as u64);
-            let outcome = if to_sync { current.file.write_to_sync(group) } else { current.file.write(group) };
-            if let Err(e) = outcome {
+            if let Err(e) = current.file.write(group) {
                 let e = at(&path, e);
                 if !e.is_disk_full() {
                     return Err(Failure::Broken(e));
