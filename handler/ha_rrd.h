@@ -184,11 +184,9 @@ private:
   RrdLocking m_asked_locking= RRD_LOCK_NONE;
   RrdLocking m_locking= RRD_LOCK_NONE;
   bool m_skips_locked= false;
-  /* The key that the scan is for, and ends with; and whether it is to end there for HANDLER too. */
-  std::vector<uchar> m_exact_key;
-  bool m_stays_at_key= false;
-  /* The key that a replica's worker looks for by index_read_map(). */
+  /* The key that a replica's worker, or HANDLER, looks for by index_read_map(); and whether HANDLER is to end with it. */
   std::vector<uchar> m_sought_key;
+  bool m_stays_at_key= false;
   /* It has waited for the workers before it, and looks for the row once more. */
   bool m_has_waited= false;
   /* A replica was told that it has found a row which is behind the horizon. */

@@ -174,7 +174,6 @@ int ha_rrd::index_init(uint index, bool)
 {
   m_has_waited= false;
   m_sought_key.clear();
-  m_exact_key.clear();
   active_index= index;
   return open_scan(index);
 }
@@ -224,9 +223,9 @@ int ha_rrd::index_read_map(uchar *record, const uchar *key, key_part_map parts, 
   if (!key)
     return index_first(record);
   const uint bytes= calculate_key_len(table, active_index, key, parts);
-  m_exact_key.clear();
-  if (find->where == RRD_SEEK_EXACT)
-    m_exact_key.assign(key, key + bytes);
+  m_sought_key.clear();
+  if (unlikely(thd_sql_command(ha_thd()) == SQLCOM_HA_READ) && find->where == RRD_SEEK_EXACT)
+    m_sought_key.assign(key, key + bytes);
   int status= seek(find->where, key, bytes);
   if (status == RRD_OK)
     status= step(find->backward, record);
@@ -269,12 +268,12 @@ int ha_rrd::index_next(uchar *record)
   if (likely(failed != HA_ERR_END_OF_FILE))
     return failed;
   failed= seek_after_earlier_workers(record, failed);
-  const bool goes_on= !m_exact_key.empty() && !m_stays_at_key && thd_sql_command(ha_thd()) == SQLCOM_HA_READ;
+  const bool goes_on= !m_sought_key.empty() && !m_stays_at_key && thd_sql_command(ha_thd()) == SQLCOM_HA_READ;
   if (failed != HA_ERR_END_OF_FILE || !goes_on)
     return failed;
   /* The scan ends with the key that was looked up; HANDLER goes on behind it. */
-  const std::vector<uchar> key= std::move(m_exact_key);
-  m_exact_key.clear();
+  const std::vector<uchar> key= std::move(m_sought_key);
+  m_sought_key.clear();
   const int status= seek(RRD_SEEK_AFTER, key.data(), (uint) key.size());
   return result(status == RRD_OK ? step(false, record) : status);
 }
@@ -291,14 +290,14 @@ int ha_rrd::index_prev(uchar *record) { return result(step(true, record)); }
 
 int ha_rrd::index_first(uchar *record)
 {
-  m_exact_key.clear();
+  m_sought_key.clear();
   int status= seek(RRD_SEEK_FIRST);
   return result(status == RRD_OK ? step(false, record) : status);
 }
 
 int ha_rrd::index_last(uchar *record)
 {
-  m_exact_key.clear();
+  m_sought_key.clear();
   int status= seek(RRD_SEEK_END);
   return result(status == RRD_OK ? step(true, record) : status);
 }

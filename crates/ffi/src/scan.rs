@@ -92,10 +92,9 @@ impl Scan {
         Ok(self.cursor.seek(key, inclusive, direction)?)
     }
 
-    /// Moves to the next row in `direction`; false at the end. A change of direction goes on from the current row,
-    /// without bounds.
+    /// Moves to the next row in `direction`, when it does not go ahead (see [`Scan::fold`]); false at the end. A change of
+    /// direction goes on from the current row, without bounds.
     pub fn step(&mut self, direction: Direction, plans: &[Plan], session: &Session) -> Outcome<bool> {
-        self.fold();
         if direction != self.direction && !self.turn(direction)? {
             return Ok(false);
         }

@@ -142,7 +142,7 @@ impl TableHandle {
             _ => Some(LockMode::Exclusive),
         };
         self.skips_locked = skips_locked;
-        self.uncounted += self.scan.as_mut().map_or(0, Scan::fold);
+        self.fold();
         let mut wanted = numbers.iter().peekable();
         self.read.clear();
         // Both lists ascend.
@@ -381,7 +381,7 @@ impl TableHandle {
 
     /// Begins a scan along the clustering key or a secondary index; seek before reading.
     pub fn open_scan(&mut self, session: &mut Session, index: Option<usize>) -> Outcome<()> {
-        self.current = Current::Nothing;
+        self.leave_scan(Current::Nothing);
         self.scan_index = index;
         self.read_entry = None;
         let is_locking = self.locking.is_some();
@@ -464,8 +464,13 @@ impl TableHandle {
 
     /// Another row than the scan's becomes the current one: the scan goes no more ahead of its calls.
     fn leave_scan(&mut self, to: Current) {
-        self.uncounted += self.scan.as_mut().map_or(0, Scan::fold);
+        self.fold();
         self.current = to;
+    }
+
+    /// The scan goes no more ahead of its calls; what was copied meanwhile is to be counted.
+    fn fold(&mut self) {
+        self.uncounted += self.scan.as_mut().map_or(0, Scan::fold);
     }
 
     /// What the scan has made ahead.
@@ -483,7 +488,7 @@ impl TableHandle {
 
     /// Reads the next row of the scan into a record; `RRD_END` at the end.
     pub fn step(&mut self, session: &mut Session, direction: Direction, record: &mut [u8]) -> Outcome<()> {
-        self.uncounted += self.scan.as_mut().map_or(0, Scan::fold);
+        self.fold();
         session.note_reads(std::mem::take(&mut self.uncounted));
         if self.looking == Looking::Now && self.read_looked_at(session, record)? && self.is_at_its_place(session)? {
             return Ok(());
