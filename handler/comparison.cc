@@ -63,3 +63,81 @@ int rrd_turned(int operation)
   default: return operation;
   }
 }
+
+/* Whether a text is a date that the server has nothing to say about. */
+static bool is_clean_date(THD *thd, Item *item)
+{
+  StringBuffer<64> buffer;
+  const String *text= item->val_str(&buffer);
+  if (!text)
+    return true;
+  MYSQL_TIME_STATUS status;
+  MYSQL_TIME time;
+  my_time_status_init(&status);
+  return !str_to_datetime_or_date(text->ptr(), text->length(), &time, ulonglong(sql_mode_for_dates(thd)), &status) &&
+    !status.warnings;
+}
+
+bool rrd_is_known(THD *thd, Item *value)
+{
+  if (!value->can_eval_in_optimize() || value->with_subquery())
+    return false;
+  if (value->type() != Item::CACHE_ITEM)
+    return true;
+  Item *example= static_cast<Item_cache *>(value)->get_example();
+  if (!example || example->cmp_type() == value->cmp_type())
+    return true;
+  return example->cmp_type() == STRING_RESULT && value->cmp_type() == TIME_RESULT && is_clean_date(thd, example);
+}
+
+bool rrd_is_constant_for_query(Item *value)
+{
+  if (value->const_item())
+    return true;
+  Item *real= value->real_item();
+  return real->type() == Item::FIELD_ITEM && !(real->used_tables() & ~OUTER_REF_TABLE_BIT);
+}
+
+static Rrd_wide wide_of(const my_decimal *value)
+{
+  longlong integer;
+  if (!my_decimal2int(0, value, false, &integer))
+    return integer;
+  if (!value->sign() && !my_decimal2int(0, value, true, &integer))
+    return static_cast<ulonglong>(integer);
+  return value->sign() ? -rrd_far_out : rrd_far_out;
+}
+
+bool rrd_integers_around(Item *value, bool is_small, Rrd_wide *below, Rrd_wide *above)
+{
+  switch (value->cmp_type())
+  {
+  case INT_RESULT:
+  {
+    const longlong integer= value->val_int();
+    *below= *above= value->unsigned_flag ? Rrd_wide(static_cast<ulonglong>(integer)) : Rrd_wide(integer);
+    return true;
+  }
+  case DECIMAL_RESULT:
+  {
+    my_decimal buffer, rounded;
+    const my_decimal *number= value->val_decimal(&buffer);
+    if (!number)
+      return true;
+    number->round_to(&rounded, 0, FLOOR);
+    *below= wide_of(&rounded);
+    number->round_to(&rounded, 0, CEILING);
+    *above= wide_of(&rounded);
+    return true;
+  }
+  case REAL_RESULT:
+  {
+    const double number= value->val_real(), limit= double(rrd_exact_double);
+    *below= Rrd_wide(floor(MY_MAX(-limit, MY_MIN(limit, number))));
+    *above= Rrd_wide(ceil(MY_MAX(-limit, MY_MIN(limit, number))));
+    return is_small && !std::isnan(number);
+  }
+  default:
+    return false;
+  }
+}

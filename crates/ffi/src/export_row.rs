@@ -4,7 +4,7 @@ use rrd_store::Direction;
 use rrd_store::txn::OnDuplicate;
 
 use crate::abi::{self, RrdError, RrdInsert, RrdSeek};
-use crate::aggregate::{RrdCondition, conditions_of};
+use crate::conditions::{RrdCondition, conditions_of};
 use crate::export_session::RrdSession;
 use crate::export_table::{RrdTable, edge, secondary};
 use crate::guard::{get, get_mut, guard, slice};

@@ -13,6 +13,7 @@ pub mod aggregate;
 mod aggregate_answer;
 mod ahead;
 pub mod alter;
+pub mod conditions;
 pub mod connections;
 pub mod counter;
 pub mod definition;

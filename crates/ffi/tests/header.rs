@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 16] = [
     "abi.rs",
     "export_engine.rs",
     "export_session.rs",
@@ -20,6 +20,7 @@ const SOURCES: [&str; 15] = [
     "export_tier.rs",
     "time_bucket.rs",
     "export_functions.rs",
+    "conditions.rs",
     "aggregate.rs",
     "export_aggregate.rs",
 ];
