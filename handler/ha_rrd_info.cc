@@ -27,7 +27,7 @@ void ha_rrd::fill_statistics(const RrdTableStats &found, uint what)
 {
   stats.records= found.rows;
   /* The optimizer takes 0 as a promise; what is not committed yet is not counted. */
-  if (!stats.records && !(what & HA_STATUS_TIME))
+  if (!stats.records && !(what & (HA_STATUS_TIME | HA_STATUS_OPEN)))
     stats.records= 1;
   stats.data_file_length= found.data_bytes;
   stats.index_file_length= found.index_bytes;
