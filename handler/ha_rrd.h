@@ -145,7 +145,8 @@ private:
   int seek_after_earlier_workers(uchar *record, int failed);
   void note_rows(const char *format, uint64_t rows);
   void note_refused_rows();
-  int duplicate(int status, uchar *record, bool is_found_late);
+  int duplicate(int status);
+  int duplicate_of_new(int status, uchar *record, bool is_found_late);
   RrdInsert insert_mode() const;
   int begin_alter(TABLE *altered, const Alter_inplace_info *info, RrdAlter **alter, bool *builds_indexes);
   void use_up_auto_increment();

@@ -80,36 +80,44 @@ int ha_rrd::end_bulk_insert()
     return 0;
   m_is_bulk= false;
   int status= rrd_bulk_end(store(), session(), &m_error);
-  const int failed= status == RRD_DUPLICATE ? duplicate(status, table->record[0], true) : result(status);
+  const int failed= status == RRD_DUPLICATE ? duplicate_of_new(status, table->record[0], true) : result(status);
   /* LOAD DATA and ALTER TABLE look for the error there. */
   my_errno= failed;
   return failed;
 }
 
-/* Remembers which key it was, where the row in the way is, and shows the refused row to the server. */
-int ha_rrd::duplicate(int status, uchar *record, bool is_found_late)
+/* Remembers which key it was. */
+int ha_rrd::duplicate(int status)
 {
   const uint place= m_error.index;
   m_duplicate_key= table_share->primary_key;
   if (place)
     m_duplicate_key= place - 1 < table_share->primary_key ? place - 1 : place;
+  return rrd_ha_error(status);
+}
+
+/* Remembers which key it was, where the row in the way is, and shows the refused row to the server. */
+int ha_rrd::duplicate_of_new(int status, uchar *record, bool is_found_late)
+{
+  const uint place= m_error.index;
+  const int failed= duplicate(status);
   if (is_found_late)
     rrd_row_duplicate(store(), record);
   if (!dup_ref || (has_key() && !place))
   {
     if (dup_ref)
       key_copy(dup_ref, record, key(), 0, true);
-    return rrd_ha_error(status);
+    return failed;
   }
   m_other_record.resize(table_share->reclength);
   int found= rrd_row_in_the_way(store(), session(), m_other_record.data(), &m_error);
   if (found != RRD_OK)
-    return found == RRD_NOT_FOUND ? rrd_ha_error(status) : result(found);
+    return found == RRD_NOT_FOUND ? failed : result(found);
   if (has_key())
     key_copy(dup_ref, m_other_record.data(), key(), 0, true);
   else
     rrd_row_number(store(), dup_ref, &m_error);
-  return rrd_ha_error(status);
+  return failed;
 }
 
 /* The server tells by extra() what it will do with a duplicate, but not REPLACE on a table with triggers. */
@@ -200,7 +208,7 @@ int ha_rrd::write_row(const uchar *record)
   }
   if (status != RRD_DUPLICATE)
     return result(status);
-  const int failed= duplicate(status, const_cast<uchar *>(record), m_is_bulk && mode == RRD_INSERT_FAIL);
+  const int failed= duplicate_of_new(status, const_cast<uchar *>(record), m_is_bulk && mode == RRD_INSERT_FAIL);
   if (is_counted && !table_share->next_number_keypart)
     use_up_auto_increment();
   return failed;
@@ -242,8 +250,9 @@ int ha_rrd::update_row(const uchar *old_record, const uchar *new_record)
       return failed;
     status= rrd_row_update(store(), session(), old_record, new_record, &m_error);
   }
+  /* The row that was read stays the current one: of a version that ends when another did the server deletes it. */
   if (status == RRD_DUPLICATE)
-    return duplicate(status, const_cast<uchar *>(new_record), false);
+    return duplicate(status);
   return written(status);
 }
 
