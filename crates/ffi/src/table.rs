@@ -175,10 +175,11 @@ impl TableHandle {
     #[inline]
     pub unsafe fn insert(&mut self, session: &mut Session, record: &[u8], mode: OnDuplicate) -> Outcome<()> {
         let row_number = if self.format.has_row_number() { self.table.take_row_number() } else { 0 };
+        session.note_write(&self.format);
         if mode == OnDuplicate::Fail {
             // SAFETY: promised by the caller.
             let write = |out: &mut Vec<u8>| unsafe { self.format.pack(record, row_number, &mut self.scratch, out) };
-            if session.txn().insert_unchecked(&self.table, write).map_err(|error| self.refused(error))? {
+            if session.txn().append(&self.table, write).map_err(|error| self.refused(error))? {
                 return Ok(());
             }
         }
@@ -189,7 +190,6 @@ impl TableHandle {
             // The store locks the key as well; here the wait can be killed and has the session's time-out.
             self.lock_new_key(session)?;
         }
-        session.note_write(&self.format);
         match session.txn().insert(&self.table, &self.new_row, mode) {
             Ok(()) => Ok(()),
             Err(error) => self.insert_failed(session, error, mode),

@@ -38,6 +38,8 @@ pub struct Bulk {
     pub needs_check: bool,
     /// What the statement does with duplicates.
     pub mode: OnDuplicate,
+    /// Whether a row is new can be told from its key alone, which is short.
+    tells_new: bool,
     /// Bytes of rows that went to the write set instead.
     settled: usize,
     worker: Option<Worker>,
@@ -77,9 +79,10 @@ struct Worker {
 
 impl Bulk {
     /// A statement that has no rows yet.
-    pub fn new(layout: &RowLayout) -> Bulk {
+    pub fn new(layout: &RowLayout, has_indexes: bool) -> Bulk {
+        let tells_new = !has_indexes && layout.int_key().is_some();
         let run = Run::new(layout);
-        Bulk { run, needs_check: false, mode: OnDuplicate::Fail, settled: 0, worker: None }
+        Bulk { run, needs_check: false, mode: OnDuplicate::Fail, tells_new, settled: 0, worker: None }
     }
 
     /// Bytes of rows so far that are not in segments.
@@ -102,6 +105,21 @@ impl Bulk {
     #[inline]
     pub fn takes_unchecked(&self) -> bool {
         self.run.takes_unchecked()
+    }
+
+    /// Whether rows may be appended before it is known that they are new.
+    #[inline]
+    pub fn takes_appended(&self) -> bool {
+        self.takes_unchecked() || (self.tells_new && !self.has_worker())
+    }
+
+    /// Leaves the checks of the next rows to the worker if there are that many bytes of rows; for plain inserts.
+    #[inline]
+    pub fn end_checks_at(&mut self, bytes: usize) {
+        // A worker that was started before is not told of the newest rows.
+        if !self.takes_unchecked() && !self.has_worker() && self.bytes() >= bytes {
+            self.run.end_checks();
+        }
     }
 
     /// Starts the worker, which goes on from what is known of the newest rows.

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::group::RowGroup;
 use crate::limits;
 use crate::live::LiveSegment;
+use crate::memtable::Versions;
 use crate::merge::{Event, Merge};
 use crate::own::{OnDuplicate, PrivateSegment};
 use crate::source::{Input, Source};
@@ -114,9 +115,13 @@ fn check_against_memory(
     let mut keys: Vec<Vec<u8>> = Vec::new();
     for memtable in version.memtables() {
         let entries = memtable.entries();
-        let within = entries
-            .range::<[u8], _>((Bound::Included(meta.first_key.as_slice()), Bound::Included(meta.last_key.as_slice())));
-        keys.extend(within.filter(|(_, v)| v.seq > since && v.row.is_some()).map(|(key, _)| key.to_vec()));
+        let mut walk = entries.walk(Bound::Included(meta.first_key.as_slice()), Direction::Forward);
+        let mut versions = Versions::new();
+        while let Some(key) = walk.next(&mut versions).filter(|key| key.as_slice() <= meta.last_key.as_slice()) {
+            if versions.first().is_some_and(|v| v.seq > since && v.row.is_some()) {
+                keys.push(key.as_slice().to_vec());
+            }
+        }
     }
     keys.iter().try_for_each(|key| check_key(txn, t, private, key))
 }

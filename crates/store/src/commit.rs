@@ -19,7 +19,7 @@ use crate::live::LiveSegment;
 use crate::log_record;
 use crate::manifest::edit::Edit;
 use crate::memtable::Key;
-use crate::own::{OnDuplicate, OwnWrite, OwnWrites};
+use crate::own::{OnDuplicate, OwnBatch, OwnWrite, OwnWrites};
 use crate::prepare::{Prepared, log_parts};
 use crate::ring::RingChange;
 use crate::row::RowLayout;
@@ -27,7 +27,7 @@ use crate::segment::{SegmentId, SegmentMeta};
 use crate::table::{Table, find_in_segment};
 use crate::tier::bucket::Interval;
 use crate::tier::{dirty_edit, join};
-use crate::txn::Txn;
+use crate::txn::{Txn, TxnTable};
 use crate::wal::{Lsn, Wal};
 
 /// The order of commits.
@@ -60,7 +60,8 @@ impl CommitQueue {
             .filter(|(t, _)| Arc::ptr_eq(&t.table, table))
             .map(|(t, undecided)| {
                 let own = t.own.read();
-                let keys = own.map.iter().filter(|(_, w)| w.row.is_some()).map(|(key, _)| key.to_vec()).collect();
+                let mut keys = Vec::new();
+                own.for_each(|key, write| keys.extend(write.row.map(|_| key.to_vec())));
                 QueuedWrites { keys, segments: own.private.iter().map(|p| p.segment.clone()).collect(), undecided }
             })
             .collect()
@@ -202,6 +203,7 @@ impl Txn {
         engine.check_writable()?;
         self.check_not_doomed()?;
         engine.wait_for_memory()?;
+        self.join_batches();
         if !self.drops.is_empty() || self.tables.iter().any(|t| !t.own.read().private.is_empty()) {
             self.spill_all()?;
             engine.commit_segments(self)
@@ -388,7 +390,7 @@ impl Engine {
 
     fn apply(&self, pending: &Pending) {
         let snapshots = self.open_snapshots();
-        let mut rings = Vec::new();
+        let (mut rings, mut with_batches) = (Vec::new(), Vec::new());
         if let Some(first) = pending.links_from
             && let Err(error) = self.link_prepared(pending, first)
         {
@@ -411,7 +413,21 @@ impl Engine {
                 rings.push((&t.table, change));
             }
             let map = std::mem::take(&mut own.map);
+            let batches = std::mem::take(&mut own.batches);
             let version = t.table.version();
+            if (!map.is_empty() || !batches.is_empty()) && version.active.first_lsn() == u64::MAX {
+                self.in_memory.lock().insert(t.table.id, t.table.clone());
+            }
+            for OwnBatch { rows, .. } in batches {
+                let series_len = t.layout.series_len(&rows.key(0));
+                for series in rows.series(series_len) {
+                    let (series, rest) = rows.halves(series.end - 1, series_len);
+                    newest.raise_short(series, rest);
+                }
+                let added = version.active.apply_batch(pending.seq, pending.start_lsn.0, rows);
+                self.memory.active.fetch_add(added, Ordering::Relaxed);
+                with_batches.push(version.active.clone());
+            }
             let writes = map.into_iter().map(|(key, write): (Key, OwnWrite)| {
                 if write.row.is_some() {
                     note(&mut newest, &key);
@@ -419,9 +435,6 @@ impl Engine {
                 (key, write.row)
             });
             if writes.len() > 0 {
-                if version.active.first_lsn() == u64::MAX {
-                    self.in_memory.lock().insert(t.table.id, t.table.clone());
-                }
                 let added = version.active.apply(pending.seq, pending.start_lsn.0, &snapshots, writes);
                 self.memory.active.fetch_add(added, Ordering::Relaxed);
             }
@@ -462,6 +475,26 @@ impl Engine {
             self.turn_tiers(&t.table, pending.seq, &snapshots);
         }
         self.visible_seq.store(pending.seq, Ordering::Release);
+        with_batches.iter().for_each(|memtable| memtable.fold_runs());
+    }
+
+    /// Whether the rows of all batches of a write set are certainly new, though others committed meanwhile: behind the
+    /// newest of their series, and in no write set on its way.
+    fn are_batches_new(&self, queue: &CommitQueue, t: &TxnTable) -> bool {
+        let on_their_way = || {
+            let prepared = queue.prepared.iter().flat_map(|p| &p.tables);
+            let pending = queue.pending.iter().filter(|p| *p.state.lock() != PendingState::Failed);
+            prepared.chain(pending.flat_map(|p| &p.tables)).filter(|writes| Arc::ptr_eq(&writes.table, &t.table))
+        };
+        let own = t.own.read();
+        own.batches.iter().all(|OwnBatch { rows, .. }| {
+            let is_known = |writes: &TableWrites| {
+                let other = writes.own.read();
+                other.private.is_empty() && !other.shares_keys(rows)
+            };
+            // The queue first: what is being applied is seen there or among the newest.
+            on_their_way().all(is_known) && t.table.are_behind_newest(&t.layout, rows)
+        })
     }
 
     /// Checks that keys which were free when they were inserted are free still. True when rows were taken out
@@ -473,6 +506,12 @@ impl Engine {
             let Some(check) = &t.check else { continue };
             if t.table.last_commit_seq.load(Ordering::Acquire) <= check.seq() && queue.prepared.is_empty() {
                 continue;
+            }
+            if !t.own.read().batches.is_empty() {
+                if self.are_batches_new(queue, t) {
+                    continue;
+                }
+                t.own.write().settle();
             }
             let expected: Vec<(Key, OnDuplicate, bool)> = t
                 .own
@@ -567,7 +606,7 @@ pub(crate) fn committed_since(
 fn written(writes: &[TableWrites], table: &Arc<Table>, layout: &Arc<RowLayout>, key: &[u8]) -> Result<Option<bool>> {
     for t in writes.iter().filter(|t| Arc::ptr_eq(&t.table, table)) {
         let own = t.own.read();
-        if let Some(write) = own.map.get(key) {
+        if let Some(write) = own.get(key) {
             return Ok(Some(write.row.is_some()));
         }
         for private in own.private.iter().rev() {

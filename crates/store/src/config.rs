@@ -41,6 +41,8 @@ pub struct Tuning {
     pub bulk_run_bytes: usize,
     /// See [`limits::BULK_MIN_BYTES`].
     pub bulk_min_bytes: usize,
+    /// See [`limits::SMALLEST_BATCH`].
+    pub smallest_batch: usize,
     /// See [`limits::TXN_SPILL_BYTES`].
     pub txn_spill_bytes: usize,
     /// See [`limits::CHUNK_TARGET_ROWS`].
@@ -58,6 +60,7 @@ impl Default for Tuning {
         Tuning {
             bulk_run_bytes: limits::BULK_RUN_BYTES,
             bulk_min_bytes: limits::BULK_MIN_BYTES,
+            smallest_batch: limits::SMALLEST_BATCH,
             txn_spill_bytes: limits::TXN_SPILL_BYTES,
             chunk_target_rows: limits::CHUNK_TARGET_ROWS,
             ring_ahead: limits::RING_AHEAD,

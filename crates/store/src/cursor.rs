@@ -318,8 +318,8 @@ impl Cursor {
     fn row_of(&self, key: &[u8]) -> Result<Option<(Arc<RowGroup>, usize)>> {
         if let Some(own) = &self.own {
             let writes = own.read();
-            if let Some(write) = writes.map.get(key) {
-                let Some(row) = &write.row else { return Ok(None) };
+            if let Some(write) = writes.get(key) {
+                let Some(row) = write.row else { return Ok(None) };
                 let mut rows = RowCollector::default();
                 rows.push(&self.layout, key, u64::MAX, Some(row));
                 return Ok(Some((RowGroup::from_rows(self.layout.clone(), rows), 0)));
@@ -460,7 +460,8 @@ impl Cursor {
     fn inputs(&mut self) -> Vec<Input> {
         let mut inputs = Vec::new();
         if let Some(own) = &self.own {
-            let writes = own.read();
+            let mut writes = own.write();
+            writes.settle();
             self.own_generation = writes.generation;
             if !writes.map.is_empty() {
                 inputs.push(Input::Own(own.clone()));

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::live::LiveSegment;
 use crate::manifest::edit::Edit;
-use crate::memtable::{Memtable, RowVersion};
+use crate::memtable::{Memtable, VersionRef, Versions};
 use crate::ring::{Reserved, horizon_edits};
 use crate::segment::SegmentMeta;
 use crate::table::Table;
@@ -96,28 +96,32 @@ impl Engine {
         // A snapshot from before its last commit does not see what the flush brings into the tiers.
         let is_seen = snapshots.first().is_none_or(|oldest| *oldest >= complete_up_to);
         let (horizon, gone) = table.space_horizon(horizon, Some(memtable).filter(|_| is_seen), true);
-        let is_gone = |key: &[u8], versions: &RowVersion| match (&horizon, layout.places()) {
-            (Some(horizon), Some(places)) => places.is_row_bytes_gone(layout, key, versions.row.as_deref(), horizon),
+        let is_gone = |key: &[u8], newest: Option<&VersionRef<'_>>| match (&horizon, layout.places(), newest) {
+            (Some(horizon), Some(places), Some(newest)) => places.is_row_bytes_gone(layout, key, newest.row, horizon),
             _ => false,
         };
+        let mut alive: Vec<VersionRef<'_>> = Vec::with_capacity(entries.len());
         let mut tombstone_rows = Vec::new();
         let mut tombstone_places = Vec::new();
-        for (key, versions) in entries.iter().filter(|(key, versions)| !is_gone(key, versions)) {
-            for _ in kept(versions, &snapshots).filter(|v| v.row.is_none()) {
-                tombstone_places.push(tombstone_rows.len());
-                layout.push_key_row(key, &mut tombstone_rows);
+        let (mut walk, mut versions) = (entries.all(), Versions::new());
+        while let Some(key) = walk.next(&mut versions) {
+            if is_gone(key.as_slice(), versions.first()) {
+                continue;
+            }
+            for version in kept(&versions, &snapshots) {
+                if version.row.is_none() {
+                    tombstone_places.push(tombstone_rows.len());
+                    layout.push_key_row(key.as_slice(), &mut tombstone_rows);
+                }
+                alive.push(version);
             }
         }
         tombstone_places.push(tombstone_rows.len());
         let mut tombstones = tombstone_places.windows(2).map(|w| &tombstone_rows[w[0]..w[1]]);
-        let alive = entries.iter().filter(|(key, versions)| !is_gone(key, versions));
-        let versions = alive.flat_map(|(_, versions)| kept(versions, &snapshots));
-        let rows: OutRows<'_> = versions
+        let rows: OutRows<'_> = alive
+            .into_iter()
             .filter_map(|v| {
-                let row = match &v.row {
-                    Some(row) => Some(&row[..]),
-                    None => tombstones.next(),
-                };
+                let row = v.row.or_else(|| tombstones.next());
                 row.map(|row| OutRow { row, seq: v.seq, tombstone: v.row.is_none() })
             })
             .collect();
@@ -250,10 +254,10 @@ impl Engine {
     }
 }
 
-/// The versions of a chain that some snapshot sees.
-pub(crate) fn kept<'a>(versions: &'a RowVersion, snapshots: &'a [u64]) -> impl Iterator<Item = &'a RowVersion> {
+/// The versions of a key, newest first, that some snapshot sees.
+fn kept<'a>(versions: &[VersionRef<'a>], snapshots: &[u64]) -> impl Iterator<Item = VersionRef<'a>> {
     let mut newer = u64::MAX;
-    versions.chain().filter(move |v| {
+    versions.iter().copied().filter(move |v| {
         let needed = is_needed(v.seq, newer, snapshots);
         newer = v.seq;
         needed

@@ -7,6 +7,7 @@
 pub mod aggregate;
 pub mod alter;
 mod backup;
+mod batch;
 mod bulk;
 pub mod cache;
 mod check_private;

@@ -22,6 +22,9 @@ pub const GROUP_BYTES: usize = 8 << 20;
 /// Bytes of rows that a bulk statement collects before they are sorted and written as one private segment.
 pub const BULK_RUN_BYTES: usize = 64 << 20;
 
+/// Fewer rows of a statement than this go one by one to the map of the memtable: each batch there is one more place to look.
+pub const SMALLEST_BATCH: usize = 64;
+
 /// Bytes of rows up to which a bulk statement is kept as an ordinary write set (log copy, memtable).
 pub const BULK_MIN_BYTES: usize = 4 << 20;
 

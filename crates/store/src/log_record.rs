@@ -142,7 +142,8 @@ pub fn encode(tables: &[Part]) -> Vec<u8> {
         for (kind, bytes) in [horizon, floors].into_iter().flatten() {
             push(&mut out, kind, &bytes);
         }
-        let rows: Vec<&[u8]> = own.map.values().filter_map(|write| write.row.as_deref()).collect();
+        let in_map = own.map.values().filter_map(|write| write.row.as_deref());
+        let rows: Vec<&[u8]> = in_map.chain(own.batches.iter().flat_map(|batch| batch.rows.rows())).collect();
         if rows.len() >= FEWEST_ROWS && rows.iter().map(|row| row.len()).sum::<usize>() <= LONGEST_ROWS * rows.len() {
             rows.chunks(rrd_codec::MAX_ROWS).for_each(|rows| push(&mut out, 4, &encode_rows(layout, rows)));
         } else {

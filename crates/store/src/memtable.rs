@@ -2,6 +2,8 @@
 //!
 //! Each key has a chain of versions, newest first. Commits are applied one after the other in order of their
 //! sequence numbers; readers take what their snapshot allows. A frozen memtable is never written again.
+//!
+//! Rows that came as a batch stay one: beside the map there are sorted runs (`runs.rs`), and reads merge them (`walk.rs`).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,10 +13,17 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use smallvec::SmallVec;
 
+use crate::batch::Batch;
 use crate::cursor::Direction;
 use crate::flush::is_needed;
 use crate::row::RowLayout;
 use crate::tier::Touched;
+
+mod runs;
+mod walk;
+
+use runs::Run;
+pub use walk::{KeyRef, Versions, Walk};
 
 /// A sort key; short ones need no allocation.
 pub type Key = SmallVec<[u8; 16]>;
@@ -37,20 +46,36 @@ impl RowVersion {
         std::iter::successors(Some(self), |v| v.older.as_deref())
     }
 
-    /// The newest version that a snapshot sees.
-    pub fn at(&self, snapshot: u64) -> Option<&RowVersion> {
-        self.chain().find(|v| v.seq <= snapshot)
-    }
-
     fn cost(&self) -> usize {
         self.row.as_ref().map_or(0, |r| r.len()) + VERSION_OVERHEAD
     }
 }
 
+/// One version of a row, wherever it is.
+#[derive(Clone, Copy)]
+pub struct VersionRef<'a> {
+    /// As in [`RowVersion`].
+    pub seq: u64,
+    /// As in [`RowVersion`].
+    pub row: Option<&'a [u8]>,
+}
+
+impl<'a> VersionRef<'a> {
+    #[inline]
+    fn of(version: &'a RowVersion) -> VersionRef<'a> {
+        VersionRef { seq: version.seq, row: version.row.as_deref() }
+    }
+}
+
+/// The version that a snapshot sees, of those of a key.
+pub fn seen_by<'a>(versions: &[VersionRef<'a>], snapshot: u64) -> Option<VersionRef<'a>> {
+    versions.iter().find(|v| v.seq <= snapshot).copied()
+}
+
 /// A table's rows in memory.
 pub struct Memtable {
     layout: Arc<RowLayout>,
-    map: RwLock<BTreeMap<Key, RowVersion>>,
+    contents: RwLock<Contents>,
     bytes: AtomicUsize,
     /// What deletes make of the number of keys: an estimate of rows.
     deleted_rows: AtomicI64,
@@ -63,8 +88,54 @@ pub struct Memtable {
     touched: Option<Mutex<Touched>>,
 }
 
+#[derive(Default)]
+struct Contents {
+    map: BTreeMap<Key, RowVersion>,
+    /// Oldest first, but for those that were made one.
+    runs: Vec<Arc<Run>>,
+}
+
+impl Contents {
+    fn walk(&self, from: Bound<&[u8]>, direction: Direction) -> Walk<'_> {
+        Walk::new(&self.map, &self.runs, from, direction)
+    }
+
+    /// As many as there are keys, but for those that are in several places.
+    fn len(&self) -> usize {
+        self.map.len() + self.runs.iter().map(|run| run.len()).sum::<usize>()
+    }
+}
+
 /// The entries of a memtable, locked for reading.
-pub type Entries<'a> = RwLockReadGuard<'a, BTreeMap<Key, RowVersion>>;
+pub struct Entries<'a>(RwLockReadGuard<'a, Contents>);
+
+impl Entries<'_> {
+    /// A walk from a bound on.
+    pub fn walk(&self, from: Bound<&[u8]>, direction: Direction) -> Walk<'_> {
+        self.0.walk(from, direction)
+    }
+
+    /// All of them, in key order.
+    pub fn all(&self) -> Walk<'_> {
+        self.walk(Bound::Unbounded, Direction::Forward)
+    }
+
+    /// All keys, in their order.
+    pub fn keys(&self) -> Vec<Key> {
+        let (mut walk, mut versions) = (self.all(), Versions::new());
+        std::iter::from_fn(|| walk.next(&mut versions).map(|key| key.to_key())).collect()
+    }
+
+    /// Number of keys, or a little more.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The first key, or the last.
+    pub fn end(&self, direction: Direction) -> Option<Key> {
+        Some(self.walk(Bound::Unbounded, direction).next(&mut Versions::new())?.to_key())
+    }
+}
 
 impl Memtable {
     /// An empty memtable for rows of `layout`.
@@ -72,7 +143,7 @@ impl Memtable {
         Memtable {
             touched: Touched::of(layout.schema()).map(Mutex::new),
             layout,
-            map: RwLock::new(BTreeMap::new()),
+            contents: RwLock::default(),
             bytes: AtomicUsize::new(0),
             deleted_rows: AtomicI64::new(0),
             old_versions: AtomicU64::new(0),
@@ -108,12 +179,13 @@ impl Memtable {
 
     /// Whether nothing was written to it.
     pub fn is_empty(&self) -> bool {
-        self.map.read().is_empty()
+        let contents = self.contents.read();
+        contents.map.is_empty() && contents.runs.is_empty()
     }
 
-    /// Number of keys.
+    /// Number of keys, or a little more.
     pub fn len(&self) -> usize {
-        self.map.read().len()
+        self.contents.read().len()
     }
 
     /// By how many rows it changes the table, roughly: an update counts as a new row.
@@ -126,21 +198,25 @@ impl Memtable {
         (self.old_versions.load(Ordering::Relaxed), self.old_version_bytes.load(Ordering::Relaxed))
     }
 
-    /// Calls `take` with the time of each key, in pieces, so that writers do not wait long.
+    /// Calls `take` with the time of each key, in no order, in pieces, so that writers do not wait long.
     pub fn times(&self, take: &mut dyn FnMut(u64)) {
         const PIECE: usize = 4096;
         let mut from = Bound::Unbounded;
         loop {
-            let map = self.map.read();
+            let contents = self.contents.read();
             let mut last = None;
-            for (key, _) in
-                map.range::<[u8], _>((from.as_ref().map(|k: &Key| k.as_slice()), Bound::Unbounded)).take(PIECE)
-            {
+            let from_key = from.as_ref().map(|k: &Key| k.as_slice());
+            for (key, _) in contents.map.range::<[u8], _>((from_key, Bound::Unbounded)).take(PIECE) {
                 self.layout.time_of_key(key).into_iter().for_each(&mut *take);
                 last = Some(key);
             }
-            let Some(last) = last.cloned() else { return };
+            let Some(last) = last.cloned() else { break };
             from = Bound::Excluded(last);
+        }
+        // Nobody changes them.
+        let runs = self.contents.read().runs.clone();
+        for rows in runs.iter().map(|run| run.rows()) {
+            (0..rows.len()).for_each(|i| self.layout.time_of_key(&rows.key(i)).into_iter().for_each(&mut *take));
         }
     }
 
@@ -157,7 +233,7 @@ impl Memtable {
         let mut added = 0i64;
         let mut deleted = 0i64;
         let mut old = Freed::default();
-        let mut map = self.map.write();
+        let mut contents = self.contents.write();
         let mut touched = self.touched();
         for (key, row) in writes {
             if let (Some(touched), Some(time)) = (&mut touched, self.layout.time_of_key(&key)) {
@@ -165,7 +241,7 @@ impl Memtable {
             }
             let mut version = RowVersion { seq, row, older: None };
             added += version.cost() as i64;
-            match map.entry(key) {
+            match contents.map.entry(key) {
                 std::collections::btree_map::Entry::Vacant(slot) => {
                     added += slot.key().len() as i64;
                     // A tombstone of its own hides a row on disk.
@@ -196,14 +272,54 @@ impl Memtable {
         added
     }
 
-    /// All entries, in key order.
+    /// Adds the rows of one commit, whose keys are new. Returns by how many bytes the memtable grew.
+    pub fn apply_batch(&self, seq: u64, lsn: u64, rows: Arc<Batch>) -> i64 {
+        self.first_lsn.fetch_min(lsn, Ordering::AcqRel);
+        let mut contents = self.contents.write();
+        if let Some(mut touched) = self.touched() {
+            let times = (0..rows.len()).filter_map(|i| self.layout.time_of_key(&rows.key(i)));
+            times.for_each(|time| touched.note(time, seq));
+        }
+        // With the numbers of its rows once it is made one with others.
+        let added = rows.size() + rows.len() * size_of::<u64>();
+        contents.runs.push(Arc::new(Run::of(rows, seq)));
+        self.bytes.fetch_add(added, Ordering::Relaxed);
+        added as i64
+    }
+
+    /// Makes one run of several if there are many. Not while something else is applied.
+    pub fn fold_runs(&self) {
+        loop {
+            let runs = self.contents.read().runs.clone();
+            let Some((old, new)) = runs::fold(&runs) else { return };
+            let mut contents = self.contents.write();
+            contents.runs.retain(|run| !old.iter().any(|old| Arc::ptr_eq(old, run)));
+            contents.runs.push(Arc::new(new));
+        }
+    }
+
+    /// All entries.
     pub fn entries(&self) -> Entries<'_> {
-        self.map.read()
+        Entries(self.contents.read())
     }
 
     /// Calls `take` for the version of `key` that `snapshot` sees.
-    pub fn get<T>(&self, key: &[u8], snapshot: u64, take: impl FnOnce(&RowVersion) -> T) -> Option<T> {
-        self.map.read().get(key).and_then(|v| v.at(snapshot)).map(take)
+    pub fn get<T>(&self, key: &[u8], snapshot: u64, take: impl FnOnce(VersionRef<'_>) -> T) -> Option<T> {
+        let contents = self.contents.read();
+        let mut best = contents.map.get(key).and_then(|v| v.chain().find(|v| v.seq <= snapshot)).map(VersionRef::of);
+        for run in &contents.runs {
+            // Mostly a key is in none or one of them, once.
+            let Some(found) = run.rows().find(key) else { continue };
+            let first = (0..found).rev().take_while(|&i| run.keys()[i] == run.keys()[found]).last().unwrap_or(found);
+            let same = (first..run.len()).take_while(|&i| run.keys()[i] == run.keys()[found]);
+            let newest = same.map(|i| run.version(i)).filter(|v| v.seq <= snapshot).max_by_key(|v| v.seq);
+            if let Some(version) = newest
+                && best.is_none_or(|best| best.seq < version.seq)
+            {
+                best = Some(version);
+            }
+        }
+        best.map(take)
     }
 
     /// Calls `take` with up to `max_keys` keys from `from` on, none at or behind `stop`, and the version of each that
@@ -213,22 +329,23 @@ impl Memtable {
         from: Bound<&[u8]>,
         snapshot: u64,
         (max_keys, stop): (usize, Option<&[u8]>),
-        take: &mut impl FnMut(&Key, &RowVersion),
+        take: &mut impl FnMut(&[u8], VersionRef<'_>),
     ) -> Option<Key> {
-        let map = self.map.read();
-        let mut range = map.range::<[u8], _>((from, Bound::Unbounded));
+        let contents = self.contents.read();
+        let mut walk = contents.walk(from, Direction::Forward);
+        let mut versions = Versions::new();
         let mut last = None;
         for _ in 0..max_keys {
-            let (key, versions) = range.next()?;
+            let key = walk.next(&mut versions)?;
             if stop.is_some_and(|stop| key.as_slice() >= stop) {
                 return None;
             }
-            last = Some(key);
-            if let Some(version) = versions.at(snapshot) {
-                take(key, version);
+            if let Some(version) = seen_by(&versions, snapshot) {
+                take(key.as_slice(), version);
             }
+            last = Some(key);
         }
-        last.cloned()
+        last.map(|key| key.to_key())
     }
 
     /// Copies up to `max_rows` visible versions, walking from `from` in `direction`, none at or behind `stop` (Backward: none
@@ -241,19 +358,12 @@ impl Memtable {
         (max_rows, stop): (usize, Option<&[u8]>),
         out: &mut RowCollector,
     ) -> Option<Key> {
-        let map = self.map.read();
-        let (low, high) = match direction {
-            Direction::Forward => (from, Bound::Unbounded),
-            Direction::Backward => (Bound::Unbounded, from),
-        };
-        let mut range = map.range::<[u8], _>((low, high));
-        let mut last: Option<&Key> = None;
+        let contents = self.contents.read();
+        let mut walk = contents.walk(from, direction);
+        let mut versions = Versions::new();
+        let mut last = None;
         while out.rows() < max_rows {
-            let next = match direction {
-                Direction::Forward => range.next(),
-                Direction::Backward => range.next_back(),
-            };
-            let (key, versions) = next?;
+            let key = walk.next(&mut versions)?;
             let is_behind = stop.is_some_and(|stop| match direction {
                 Direction::Forward => key.as_slice() >= stop,
                 Direction::Backward => key.as_slice() < stop,
@@ -261,12 +371,12 @@ impl Memtable {
             if is_behind {
                 return None;
             }
-            last = Some(key);
-            if let Some(v) = versions.at(snapshot) {
-                out.push(&self.layout, key, v.seq, v.row.as_deref());
+            if let Some(v) = seen_by(&versions, snapshot) {
+                out.push(&self.layout, key.as_slice(), v.seq, v.row);
             }
+            last = Some(key);
         }
-        last.cloned()
+        last.map(|key| key.to_key())
     }
 }
 
@@ -342,33 +452,4 @@ impl RowCollector {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn chain(seqs: &[u64]) -> RowVersion {
-        let mut chain: Option<Box<RowVersion>> = None;
-        for &seq in seqs.iter().rev() {
-            chain = Some(Box::new(RowVersion { seq, row: Some(Box::from(&b"row"[..])), older: chain }));
-        }
-        chain.map_or(RowVersion { seq: 0, row: None, older: None }, |first| *first)
-    }
-
-    fn left(seqs: &[u64], snapshots: &[u64]) -> Vec<u64> {
-        let mut newest = chain(seqs);
-        let versions = newest.chain().count();
-        let freed = drop_unseen(&mut newest, snapshots);
-        let left: Vec<u64> = newest.chain().map(|v| v.seq).collect();
-        let gone = (versions - left.len()) as i64;
-        assert_eq!(freed, Freed { versions: gone, bytes: gone * (3 + VERSION_OVERHEAD as i64) });
-        left
-    }
-
-    #[test]
-    fn only_versions_that_a_snapshot_sees_stay_behind_the_newest() {
-        assert_eq!(left(&[90, 80, 70, 20, 10], &[]), [90]);
-        // A snapshot of long ago, and what new ones see.
-        assert_eq!(left(&[90, 80, 70, 20, 10], &[25, 85]), [90, 80, 20]);
-        assert_eq!(left(&[90, 80, 70, 20, 10], &[5, 89]), [90, 80]);
-        assert_eq!(left(&[90, 80, 70, 20, 10], &[10, 20, 79, 89]), [90, 80, 70, 20, 10]);
-    }
-}
+mod tests;

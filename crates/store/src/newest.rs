@@ -2,68 +2,180 @@
 //!
 //! An entry is an upper bound of what the table holds for the series; no entry means "not known", unless the map is
 //! complete. Without a time column the whole table is one series. This is what keeps unique checks on append
-//! at one hash probe.
+//! at one hash probe, which for short keys is one of numbers.
 
 use hashbrown::HashMap;
 
+use crate::batch::{KeyBytes, PackedKey};
 use crate::limits::NEWEST_ENTRIES;
 use crate::memtable::Key;
+
+/// A part of a key of at most 15 bytes: the bytes from the top, their number in the lowest byte. Orders as the bytes do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Short(u128);
+
+/// Bytes of the longest.
+const LONGEST: usize = size_of::<u128>() - 1;
+
+impl Short {
+    /// Of these bytes; `None` if they are too many.
+    #[inline]
+    fn of(part: &[u8]) -> Option<Short> {
+        let mut bytes = [0; LONGEST + 1];
+        bytes.get_mut(..part.len()).filter(|_| part.len() <= LONGEST)?.copy_from_slice(part);
+        Some(Short(u128::from_be_bytes(bytes) | part.len() as u128))
+    }
+
+    /// Of the lowest `len` bytes of a number, at most 8.
+    #[inline]
+    pub fn of_number(number: u64, len: usize) -> Short {
+        let bits = 8 * len as u32;
+        Short(u128::from(number).checked_shl(u128::BITS - bits).unwrap_or(0) | len as u128)
+    }
+
+    /// The leading `series_len` bytes of a key, at most 8, and the others, as many at most.
+    #[inline]
+    pub fn halves(key: PackedKey, key_len: usize, series_len: usize) -> (Short, Short) {
+        let bits = 8 * series_len as u32;
+        let series = key & !(u128::MAX >> bits);
+        (Short(series | series_len as u128), Short(key << bits | (key_len - series_len) as u128))
+    }
+
+    /// Its bytes.
+    fn bytes(self) -> KeyBytes {
+        KeyBytes::new(self.0, (self.0 as u8).into())
+    }
+}
 
 /// Series (leading key parts) to the largest rest of the key.
 #[derive(Default)]
 pub struct Newest {
-    map: HashMap<Key, Key>,
+    short: HashMap<Short, Short>,
+    /// Where one of them is longer.
+    long: HashMap<Key, Key>,
     /// Every series of the table has an entry.
     complete: bool,
-}
-
-/// What is known of a series.
-pub enum Known<'a> {
-    /// No row has a greater rest of the key than this one (empty: there is no row).
-    UpTo(&'a [u8]),
-    /// Has to be looked up.
-    Unknown,
 }
 
 impl Newest {
     /// The map of an empty table, which is complete, or of one that has rows already.
     pub fn new(table_is_empty: bool) -> Newest {
-        Newest { map: HashMap::new(), complete: table_is_empty }
+        Newest { complete: table_is_empty, ..Newest::default() }
     }
 
-    /// What is known of `series`.
-    pub fn get(&self, series: &[u8]) -> Known<'_> {
-        match self.map.get(series) {
-            Some(rest) => Known::UpTo(rest),
-            None if self.complete => Known::UpTo(&[]),
-            None => Known::Unknown,
+    /// Calls `take` with the rest of a key (empty: there is no row) than which the series has no greater one. `None` if that
+    /// has to be looked up.
+    pub fn get<T>(&self, series: &[u8], take: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        if let Some(rest) = Short::of(series).and_then(|series| self.short.get(&series)) {
+            return Some(take(&rest.bytes()));
+        }
+        match self.long.get(series) {
+            Some(rest) => Some(take(rest)),
+            None => self.complete.then(|| take(&[])),
+        }
+    }
+
+    /// Whether a row is known to be behind the newest of its series, both parts of its key being short.
+    #[inline]
+    pub fn is_behind(&self, series: Short, rest: Short) -> bool {
+        match self.short.get(&series) {
+            Some(newest) => rest > *newest,
+            None => self.complete && self.long.is_empty() && rest > Short(0),
         }
     }
 
     /// Notes a row that was written. An unknown series stays unknown.
     pub fn raise(&mut self, series: &[u8], rest: &[u8]) {
-        if let Some(newest) = self.map.get_mut(series) {
-            if rest > newest.as_slice() {
-                newest.clear();
-                newest.extend_from_slice(rest);
-            }
-        } else if self.complete {
+        if self.get(series, |newest| rest > newest).unwrap_or(false) {
             self.set(series, rest);
+        }
+    }
+
+    /// The same for a row whose key has short parts.
+    #[inline]
+    pub fn raise_short(&mut self, series: Short, rest: Short) {
+        match self.short.get_mut(&series) {
+            Some(newest) => *newest = rest.max(*newest),
+            None => self.raise(&series.bytes(), &rest.bytes()),
         }
     }
 
     /// Rows were added that nobody noted: everything has to be looked up anew.
     pub fn forget(&mut self) {
-        self.map.clear();
-        self.complete = false;
+        *self = Newest::default();
     }
 
     /// Notes the result of a look-up (or, for the map of a transaction, of its own writes).
     pub fn set(&mut self, series: &[u8], rest: &[u8]) {
-        if self.map.len() >= NEWEST_ENTRIES {
-            self.map = HashMap::new();
-            self.complete = false;
+        if self.short.len() + self.long.len() >= NEWEST_ENTRIES {
+            self.forget();
         }
-        self.map.insert(Key::from_slice(series), Key::from_slice(rest));
+        if let (Some(series), Some(rest)) = (Short::of(series), Short::of(rest)) {
+            self.short.insert(series, rest);
+            return;
+        }
+        if let Some(series) = Short::of(series) {
+            self.short.remove(&series);
+        }
+        self.long.insert(Key::from_slice(series), Key::from_slice(rest));
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use crate::batch::packed;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn part() -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255)], 0..3).prop_flat_map(|start| {
+            prop_oneof![Just(0usize), Just(12), Just(14)].prop_map(move |more| [vec![7; more], start.clone()].concat())
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_greatest_rest_of_each_series_is_known(
+            rows in prop::collection::vec((part(), part()), 0..40),
+            (series, rest) in (part(), part()),
+            is_complete in any::<bool>(),
+        ) {
+            let (mut newest, mut model) = (Newest::new(is_complete), BTreeMap::<Vec<u8>, Vec<u8>>::new());
+            for (i, (series, rest)) in rows.iter().enumerate() {
+                if i % 5 == 0 && !model.contains_key(series) {
+                    newest.set(series, rest);
+                    model.insert(series.clone(), rest.clone());
+                }
+                match (Short::of(series), Short::of(rest)) {
+                    (Some(series), Some(rest)) if i % 2 == 0 => newest.raise_short(series, rest),
+                    _ => newest.raise(series, rest),
+                }
+                match model.get_mut(series) {
+                    Some(known) if *known < *rest => known.clone_from(rest),
+                    None if is_complete && !rest.is_empty() => _ = model.insert(series.clone(), rest.clone()),
+                    _ => {}
+                }
+            }
+            let known = newest.get(&series, <[u8]>::to_vec);
+            prop_assert_eq!(&known, &model.get(&series).cloned().or(is_complete.then(Vec::new)));
+            if let (Some(short_series), Some(short_rest)) = (Short::of(&series), Short::of(&rest))
+                && newest.is_behind(short_series, short_rest)
+            {
+                prop_assert!(known.is_some_and(|known| rest > known));
+            }
+        }
+
+        #[test]
+        fn short_parts_are_the_same_however_they_are_made(series in any::<u64>(), rest in any::<u64>(), a in 0usize..9, b in 0usize..9) {
+            let bytes = |number: u64, len: usize| number.to_be_bytes()[8 - len..].to_vec();
+            let key = [bytes(series, a), bytes(rest, b)].concat();
+            let mask = |number: u64, len: usize| if len == 8 { number } else { number & ((1 << (8 * len)) - 1) };
+            let expected = (Short::of(&bytes(series, a)).unwrap(), Short::of(&bytes(rest, b)).unwrap());
+            prop_assert_eq!((Short::of_number(mask(series, a), a), Short::of_number(mask(rest, b), b)), expected);
+            prop_assert_eq!(Short::halves(packed(&key), key.len(), a), expected);
+            prop_assert_eq!(&expected.1.bytes()[..], &bytes(rest, b)[..]);
+        }
     }
 }

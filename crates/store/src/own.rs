@@ -3,11 +3,14 @@
 //! A sorted map of the newest write of each key, and private segments that large statements went to. The map is newer
 //! than all private segments, a later private segment newer than an earlier one. Cursors of the transaction read it
 //! beside the committed rows.
+//!
+//! The rows of a plain INSERT that are all new stay together in a batch instead of the map, until somebody needs the map.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use crate::batch::Batch;
 use crate::cursor::Direction;
 use crate::group::OWN_SEQ;
 use crate::live::LiveSegment;
@@ -44,6 +47,24 @@ impl OwnWrite {
     }
 }
 
+/// One uncommitted write, wherever it is.
+#[derive(Clone, Copy)]
+pub struct OwnRef<'a> {
+    /// As in [`OwnWrite`].
+    pub row: Option<&'a [u8]>,
+    /// As in [`OwnWrite`].
+    pub expects_absent: Option<OnDuplicate>,
+}
+
+/// Rows that a statement inserted, whose keys were all free.
+#[derive(Clone)]
+pub struct OwnBatch {
+    /// The rows.
+    pub rows: Arc<Batch>,
+    /// What the statement does when another transaction was faster.
+    pub mode: OnDuplicate,
+}
+
 /// A private segment: on disk, but in no manifest yet.
 #[derive(Clone)]
 pub struct PrivateSegment {
@@ -62,7 +83,9 @@ pub struct PrivateSegment {
 pub struct OwnWrites {
     /// Newest write of each key.
     pub map: BTreeMap<Key, OwnWrite>,
-    /// Approximate bytes of `map`.
+    /// Rows that are not in the map, which is empty then. No key is in two of them.
+    pub batches: Vec<OwnBatch>,
+    /// Approximate bytes of `map` and `batches`.
     pub bytes: usize,
     /// Oldest first.
     pub private: Vec<PrivateSegment>,
@@ -82,14 +105,104 @@ pub struct OwnWrites {
 /// Writes that are remembered: as many as an UPDATE makes between two short spans of its scan.
 const RECENT_WRITES: usize = 64;
 
+/// Batches that are made one at a time: the next row is looked for among so many.
+const BATCHES_JOINED: usize = 8;
+
 impl OwnWrites {
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
+        self.has_no_rows() && self.private.is_empty()
+    }
+
+    /// Whether nothing is in memory.
+    pub fn has_no_rows(&self) -> bool {
+        self.map.is_empty() && self.batches.is_empty()
+    }
+
+    /// Whether a batch may be added.
+    pub fn takes_batches(&self) -> bool {
         self.map.is_empty() && self.private.is_empty()
+    }
+
+    /// Adds rows whose keys are new; see [`OwnWrites::takes_batches`].
+    pub fn add_batch(&mut self, batch: OwnBatch) {
+        self.generation += 1;
+        self.bytes += batch.rows.size();
+        self.batches.push(batch);
+    }
+
+    /// Takes the batch that was added last back out. Its rows may be in the map meanwhile.
+    pub fn remove_batch(&mut self, rows: &Arc<Batch>) {
+        self.generation += 1;
+        match self.batches.last() {
+            Some(last) if Arc::ptr_eq(&last.rows, rows) => {
+                self.bytes -= rows.size();
+                self.batches.pop();
+            }
+            _ => (0..rows.len()).for_each(|i| _ = self.remove(&rows.key(i))),
+        }
+    }
+
+    /// Makes one batch of all, where they have the same mode.
+    pub fn join_batches(&mut self) {
+        let Some(mode) = self.batches.first().map(|first| first.mode) else { return };
+        if self.batches.iter().any(|batch| batch.mode != mode) {
+            return;
+        }
+        while self.batches.len() > 1 {
+            let join = |some: &[OwnBatch]| {
+                let rows: Vec<&Batch> = some.iter().map(|batch| &*batch.rows).collect();
+                Batch::join(&rows, |_, _| {}).map(|rows| OwnBatch { rows: Arc::new(rows), mode })
+            };
+            self.batches = self.batches.chunks(BATCHES_JOINED).filter_map(join).collect();
+        }
+    }
+
+    /// Moves the rows of batches to the map.
+    pub fn settle(&mut self) {
+        for OwnBatch { rows, mode } in std::mem::take(&mut self.batches) {
+            self.bytes -= rows.size();
+            for i in 0..rows.len() {
+                let key = Key::from_slice(&rows.key(i));
+                let write = OwnWrite { row: Some(rows.row(i).into()), expects_absent: Some(mode) };
+                self.bytes += key.len() + write.cost();
+                self.map.insert(key, write);
+            }
+        }
+    }
+
+    /// What is written to a key in memory.
+    pub fn get(&self, key: &[u8]) -> Option<OwnRef<'_>> {
+        if let Some(write) = self.map.get(key) {
+            return Some(OwnRef { row: write.row.as_deref(), expects_absent: write.expects_absent });
+        }
+        self.batches.iter().find_map(|OwnBatch { rows, mode }| {
+            let i = rows.find(key)?;
+            Some(OwnRef { row: Some(rows.row(i)), expects_absent: Some(*mode) })
+        })
+    }
+
+    /// Calls `take` for each write in memory, in key order within the map and each batch.
+    pub fn for_each(&self, mut take: impl FnMut(&[u8], OwnRef<'_>)) {
+        for (key, write) in &self.map {
+            take(key, OwnRef { row: write.row.as_deref(), expects_absent: write.expects_absent });
+        }
+        for OwnBatch { rows, mode } in &self.batches {
+            for i in 0..rows.len() {
+                take(&rows.key(i), OwnRef { row: Some(rows.row(i)), expects_absent: Some(*mode) });
+            }
+        }
+    }
+
+    /// Whether a key of a batch of another transaction is written to in memory.
+    pub fn shares_keys(&self, other: &Batch) -> bool {
+        self.map.keys().any(|key| other.find(key).is_some())
+            || self.batches.iter().any(|batch| batch.rows.shares_keys(other))
     }
 
     /// Puts a write, gives back the one that it replaces.
     pub fn put(&mut self, key: Key, write: OwnWrite) -> Option<OwnWrite> {
+        self.settle();
         self.note(&key);
         self.bytes += key.len() + write.cost();
         let key_len = key.len();
@@ -102,6 +215,7 @@ impl OwnWrites {
 
     /// Takes a write back out.
     pub fn remove(&mut self, key: &[u8]) -> Option<OwnWrite> {
+        self.settle();
         self.note(key);
         let previous = self.map.remove(key);
         if let Some(p) = &previous {
@@ -140,7 +254,7 @@ impl OwnWrites {
         OWN_SEQ + rank as u64
     }
 
-    /// As [`crate::memtable::Memtable::visit`] for the writes of the map.
+    /// As [`crate::memtable::Memtable::visit`] for the writes of the map, where batches have to be settled before.
     pub fn visit(
         &self,
         from: Bound<&[u8]>,
@@ -160,7 +274,7 @@ impl OwnWrites {
         last.cloned()
     }
 
-    /// Copies up to `max_rows` writes of the map; see [`crate::memtable::Memtable::collect`].
+    /// Copies up to `max_rows` writes of the map, where batches have to be settled before; see [`crate::memtable::Memtable::collect`].
     pub fn collect(
         &self,
         from: Bound<&[u8]>,

@@ -63,6 +63,7 @@ impl Txn {
         engine.check_writable()?;
         self.check_not_doomed()?;
         engine.wait_for_memory()?;
+        self.join_batches();
         let _gate = engine.commit_gate.read();
         let lsn = {
             let mut queue = engine.commit_queue.lock();

@@ -10,8 +10,10 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use rrd_codec::{Column, Effort, Encoder, Values};
 
+use crate::batch::{KeyBytes, PackedKey};
 use crate::horizon::Places;
 use crate::key;
+use crate::newest::Short;
 use crate::schema::{Lane, Schema};
 
 mod columns;
@@ -29,6 +31,7 @@ pub struct RowLayout {
     fixed_key_len: Option<usize>,
     /// [`RowLayout::series_len`] when those parts are integers.
     fixed_series_len: Option<usize>,
+    int_key: Option<IntKey>,
     /// What encoded the last rows that were logged: the next ones are like them.
     log_encoders: Mutex<Vec<Encoder>>,
     /// Where the position of a row is; of the entries of an index it is known when that is linked to its table.
@@ -74,7 +77,7 @@ impl RowLayout {
             Some(_) => OnceLock::new(),
         };
         let log_encoders = Mutex::default();
-        RowLayout {
+        let mut layout = RowLayout {
             schema,
             slots,
             null_bytes,
@@ -82,9 +85,12 @@ impl RowLayout {
             vars,
             fixed_key_len,
             fixed_series_len,
+            int_key: None,
             log_encoders,
             places,
-        }
+        };
+        layout.int_key = layout.make_int_key();
+        layout
     }
 
     /// The encoders of the log, one for each column: nobody has them until they are given back.
@@ -276,15 +282,19 @@ impl RowLayout {
     }
 
     /// How sort keys that are short integers are read from rows; `None` for any other key.
-    pub(crate) fn int_key(&self) -> Option<IntKey> {
-        let (key, series) = (self.fixed_key_len?, self.fixed_series_len?);
+    pub(crate) fn int_key(&self) -> Option<&IntKey> {
+        self.int_key.as_ref()
+    }
+
+    fn make_int_key(&self) -> Option<IntKey> {
+        let (key_len, series_len) = (self.fixed_key_len?, self.fixed_series_len?);
         let most = size_of::<u64>();
-        if series > most || key - series > most {
+        if series_len > most || key_len - series_len > most || key_len == 0 {
             return None;
         }
         let parts = |keys: &[u16]| keys.iter().map(|&k| self.slots[usize::from(k)]).collect();
         let (series, rest) = self.schema.key.split_at(self.series_parts());
-        Some(IntKey { series: parts(series), rest: parts(rest) })
+        Some(IntKey { series: parts(series), rest: parts(rest), series_len, rest_len: key_len - series_len })
     }
 
     /// Leading parts of the key whose newest rest is remembered; see [`RowLayout::series_len`].
@@ -306,9 +316,12 @@ impl RowLayout {
 }
 
 /// Reads the two halves of a sort key from rows, as numbers in the same order.
+#[derive(Debug)]
 pub(crate) struct IntKey {
     series: Vec<Slot>,
     rest: Vec<Slot>,
+    series_len: usize,
+    rest_len: usize,
 }
 
 impl IntKey {
@@ -322,6 +335,30 @@ impl IntKey {
     #[inline]
     pub fn rest(&self, row: &[u8]) -> u64 {
         read_key(&self.rest, row)
+    }
+
+    /// Two halves of a sort key as what a table remembers.
+    #[inline]
+    pub fn short(&self, series: u64, rest: u64) -> (Short, Short) {
+        (Short::of_number(series, self.series_len), Short::of_number(rest, self.rest_len))
+    }
+
+    /// The whole sort key of a row.
+    #[inline]
+    pub fn packed(&self, row: &[u8]) -> PackedKey {
+        self.pack(self.series(row), self.rest(row))
+    }
+
+    /// The sort key with two halves.
+    pub fn key(&self, series: u64, rest: u64) -> KeyBytes {
+        KeyBytes::new(self.pack(series, rest), self.series_len + self.rest_len)
+    }
+
+    #[inline]
+    fn pack(&self, series: u64, rest: u64) -> PackedKey {
+        let rest_bits = 8 * self.rest_len as u32;
+        let key = PackedKey::from(series) << rest_bits | PackedKey::from(rest);
+        key << (PackedKey::BITS - 8 * self.series_len as u32 - rest_bits)
     }
 }
 

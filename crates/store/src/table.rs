@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
+use crate::batch::Batch;
 use crate::chunk::ChunkMap;
 use crate::cursor::{Cursor, Direction};
 use crate::error::Result;
@@ -18,8 +19,8 @@ use crate::key;
 use crate::limits;
 use crate::live::LiveSegment;
 use crate::manifest::edit::{ChunkSpan, Edit, TableId};
-use crate::memtable::RowCollector;
-use crate::newest::{Known, Newest};
+use crate::memtable::{KeyRef, RowCollector, Versions};
+use crate::newest::{Newest, Short};
 use crate::ring::RingState;
 use crate::row::RowLayout;
 use crate::schema::{Lane, Schema};
@@ -294,7 +295,7 @@ impl Table {
             if seq > best {
                 best = seq;
                 rows = RowCollector::default();
-                memtable.get(key, snapshot, |v| rows.push(layout, key, v.seq, v.row.as_deref()));
+                memtable.get(key, snapshot, |v| rows.push(layout, key, v.seq, v.row));
             }
         }
         let mut found = (rows.rows() > 0).then(|| (RowGroup::from_rows(layout.clone(), rows), 0));
@@ -364,7 +365,8 @@ impl Table {
         let layout = self.layout();
         let mut best: Option<Found> = None;
         for memtable in version.memtables() {
-            let found = memtable.get(key, u64::MAX, |v| Found { seq: v.seq, row: v.row.clone().map(FoundRow::Bytes) });
+            let found = memtable
+                .get(key, u64::MAX, |v| Found { seq: v.seq, row: v.row.map(|row| FoundRow::Bytes(row.into())) });
             best = newer(best, found, after);
         }
         let time = layout.time_of_key(key).unwrap_or(0);
@@ -384,10 +386,9 @@ impl Table {
 
     /// Whether `key` is certainly behind the newest row of its series, so that it cannot exist. Looks the series
     /// up on first use. Returns the series' newest rest of the key through `seen` when known.
-    pub(crate) fn newest_of(&self, layout: &Arc<RowLayout>, series: &[u8], seen: impl FnOnce(&[u8])) -> Result<()> {
+    pub(crate) fn newest_of(&self, layout: &Arc<RowLayout>, series: &[u8], mut seen: impl FnMut(&[u8])) -> Result<()> {
         let mut newest = self.newest.lock();
-        if let Known::UpTo(rest) = newest.get(series) {
-            seen(rest);
+        if newest.get(series, &mut seen).is_some() {
             return Ok(());
         }
         // The lock is held over the look-up: no commit may be applied between it and the entry.
@@ -408,7 +409,23 @@ impl Table {
     /// Whether a key is known to be behind all rows of its series that were applied. Looks nothing up.
     pub(crate) fn is_behind_newest(&self, layout: &RowLayout, key: &[u8]) -> bool {
         let (series, rest) = key.split_at(layout.series_len(key));
-        matches!(self.newest.lock().get(series), Known::UpTo(newest) if rest > newest)
+        self.newest.lock().get(series, |newest| rest > newest).unwrap_or(false)
+    }
+
+    /// The same for a key with short parts.
+    #[inline]
+    pub(crate) fn is_short_behind_newest(&self, (series, rest): (Short, Short)) -> bool {
+        self.newest.lock().is_behind(series, rest)
+    }
+
+    /// [`Table::is_behind_newest`] for each row of a batch.
+    pub(crate) fn are_behind_newest(&self, layout: &RowLayout, rows: &Batch) -> bool {
+        let newest = self.newest.lock();
+        let series_len = layout.series_len(&rows.key(0));
+        rows.series(series_len).all(|places| {
+            let (series, rest) = rows.halves(places.start, series_len);
+            newest.is_behind(series, rest)
+        })
     }
 
     /// The edits that make these segments, and the chunks that they lie in, part of the table.
@@ -621,14 +638,17 @@ fn count_between(memtable: &crate::memtable::Memtable, low: Option<&[u8]>, high:
     {
         return 0;
     }
-    let low_bound = low.map_or(Bound::Unbounded, Bound::Included);
-    let high_bound = high.map_or(Bound::Unbounded, Bound::Excluded);
-    let counted = entries.range::<[u8], _>((low_bound, high_bound)).take(MANY).count();
+    let mut walk = entries.walk(low.map_or(Bound::Unbounded, Bound::Included), Direction::Forward);
+    let mut versions = Versions::new();
+    let is_within = |key: KeyRef<'_>| high.is_none_or(|high| key.as_slice() < high);
+    let counted = (0..MANY).take_while(|_| walk.next(&mut versions).is_some_and(is_within)).count();
     if counted < MANY {
         return counted as u64;
     }
-    let (Some((first, _)), Some((last, _))) = (entries.first_key_value(), entries.last_key_value()) else { return 0 };
-    let below = |key: Option<&[u8]>, open: f64| key.map_or(open, |key| share_below(first, last, key));
+    let (Some(first), Some(last)) = (entries.end(Direction::Forward), entries.end(Direction::Backward)) else {
+        return 0;
+    };
+    let below = |key: Option<&[u8]>, open: f64| key.map_or(open, |key| share_below(&first, &last, key));
     let share = below(high, 1.0) - below(low, 0.0);
     ((entries.len() as f64 * share) as u64).max(MANY as u64)
 }

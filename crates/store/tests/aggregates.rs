@@ -132,6 +132,7 @@ fn open(fs: &SimFs) -> Arc<Engine> {
     config.cache_bytes = 200_000;
     config.tuning.bulk_run_bytes = 4_000;
     config.tuning.bulk_min_bytes = 2_000;
+    config.tuning.smallest_batch = 4;
     config.tuning.txn_spill_bytes = 6_000;
     config.tuning.group_rows = 16;
     config.tuning.part_rows = 40;

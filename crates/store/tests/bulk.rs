@@ -70,7 +70,7 @@ fn load(txn: &mut Txn, table: &Arc<Table>, rows: impl IntoIterator<Item = (u64, 
             writer.set_int(1, time);
             writer.finish();
         };
-        if txn.insert_unchecked(table, write)? {
+        if txn.append(table, write)? {
             return Ok(());
         }
         let mut row = Vec::new();

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rrd_store::fs::Fs;
 use rrd_store::fs::os::OsFs;
 use rrd_store::schema::{ColumnDef, Compression, Lane, TimeColumn, TimeUnit};
-use rrd_store::{Config, Direction, Engine, Error, OnDuplicate, Schema, Table};
+use rrd_store::txn::Txn;
+use rrd_store::{Config, Direction, Engine, Error, OnDuplicate, Result, Schema, Table};
 
 const WRITERS: u64 = 4;
 const COMMITS: u64 = 300;
@@ -61,6 +62,19 @@ fn row(table: &Table, series: u64, time: u64, value: u64) -> Vec<u8> {
     row
 }
 
+/// A statement that inserts rows one by one, or as a bulk statement, whose rows stay together as a batch.
+fn insert(txn: &mut Txn, table: &Arc<Table>, rows: &[Vec<u8>], is_bulk: bool) -> Result<()> {
+    if is_bulk {
+        txn.begin_bulk(table);
+    }
+    for row in rows {
+        if !txn.append(table, |out| out.extend_from_slice(row))? {
+            txn.insert(table, row, OnDuplicate::Fail)?;
+        }
+    }
+    txn.end_bulk(table)
+}
+
 /// All rows as (series, time, value), by a forward or a backward walk.
 fn read_all(engine: &Arc<Engine>, table: &Arc<Table>, direction: Direction) -> Vec<(u64, u64, u64)> {
     let mut txn = engine.begin();
@@ -84,6 +98,7 @@ fn commits_are_whole_for_every_reader_and_survive() {
     let dir = tempfile::tempdir().expect("a scratch folder");
     let mut config = Config::new(dir.path().join("rrd"));
     config.memtable_bytes = 200_000;
+    config.tuning.smallest_batch = 2;
     let fs: Arc<dyn Fs> = Arc::new(OsFs);
     let engine = Engine::open(config.clone(), fs.clone()).expect("open");
     engine.create_table("db/t", schema()).expect("create");
@@ -97,9 +112,8 @@ fn commits_are_whole_for_every_reader_and_survive() {
                     for i in 0..COMMITS {
                         let time = i * WRITERS + w;
                         let mut txn = engine.begin();
-                        for series in 0..SERIES {
-                            txn.insert(table, &row(table, series, time, time), OnDuplicate::Fail).expect("insert");
-                        }
+                        let rows: Vec<_> = (0..SERIES).map(|series| row(table, series, time, time)).collect();
+                        insert(&mut txn, table, &rows, i % 4 > 0).expect("insert");
                         txn.commit().expect("commit");
                     }
                 })
@@ -136,7 +150,9 @@ fn commits_are_whole_for_every_reader_and_survive() {
 #[test]
 fn of_two_inserts_of_one_key_one_wins() {
     let dir = tempfile::tempdir().expect("a scratch folder");
-    let engine = Engine::open(Config::new(dir.path().join("rrd")), Arc::new(OsFs)).expect("open");
+    let mut config = Config::new(dir.path().join("rrd"));
+    config.tuning.smallest_batch = 1;
+    let engine = Engine::open(config, Arc::new(OsFs)).expect("open");
     engine.create_table("db/t", schema()).expect("create");
     let table = engine.table("db/t").expect("table");
     const KEYS: u64 = 200;
@@ -148,7 +164,7 @@ fn of_two_inserts_of_one_key_one_wins() {
                     let mut won = 0;
                     for time in 0..KEYS {
                         let mut txn = engine.begin();
-                        let inserted = txn.insert(table, &row(table, 1, time, w), OnDuplicate::Fail);
+                        let inserted = insert(&mut txn, table, &[row(table, 1, time, w)], (time + w) % 3 > 0);
                         match inserted.and_then(|()| txn.commit()) {
                             Ok(()) => won += 1,
                             Err(Error::Duplicate { .. }) => {}

@@ -208,6 +208,7 @@ fn config() -> Config {
     config.cache_bytes = 100_000;
     config.tuning.bulk_run_bytes = 600;
     config.tuning.bulk_min_bytes = BULK_MIN_BYTES;
+    config.tuning.smallest_batch = 1;
     config.tuning.txn_spill_bytes = 2_000;
     config.tuning.chunk_target_rows = 40;
     config
@@ -352,7 +353,9 @@ impl World {
         let i = self.pick_open();
         let t = self.pick_table();
         let layout = self.tables[t].layout();
-        let count = self.random.below(60);
+        // A few rows are often all new, and then a batch.
+        let most = if self.random.below(2) == 0 { 60 } else { 4 };
+        let count = self.random.below(most);
         let rows: Vec<Vec<u8>> = (0..count).map(|_| random_row(&mut self.random, &layout)).collect();
         let ignores = self.random.below(2) == 0;
         let open = self.open[i].as_mut().expect("picked");
@@ -376,11 +379,15 @@ impl World {
             }
             return open.txn.end_bulk(&self.tables[t]).expect("the end of INSERT IGNORE");
         }
+        let appends = self.random.below(2) == 0;
         let savepoint = open.txn.savepoint();
         open.txn.begin_bulk(&self.tables[t]);
         let mut told_at = 0;
         let mut result = rows.iter().try_for_each(|row| {
             told_at += 1;
+            if appends && open.txn.append(&self.tables[t], |out| out.extend_from_slice(row))? {
+                return Ok(());
+            }
             open.txn.insert(&self.tables[t], row, OnDuplicate::Fail)
         });
         if result.is_ok() {

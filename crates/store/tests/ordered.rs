@@ -57,6 +57,7 @@ fn open(fs: &SimFs) -> Arc<Engine> {
     config.background = false;
     config.tuning.bulk_min_bytes = 100;
     config.tuning.bulk_run_bytes = 500;
+    config.tuning.smallest_batch = 1;
     Engine::open(config, Arc::new(fs.clone()) as Arc<dyn Fs>).expect("open")
 }
 

@@ -133,6 +133,7 @@ fn open(fs: &Arc<SimFs>) -> Arc<Engine> {
     let mut config = Config::new("/data/rrd");
     config.background = false;
     config.tuning.ring_ahead = 7;
+    config.tuning.smallest_batch = 1;
     config.clock_micros = Some(NOW as i64 * 1_000_000);
     Engine::open(config, fs.clone()).unwrap()
 }
@@ -148,8 +149,18 @@ fn put(txn: &mut Txn, engine: &Arc<Engine>, model: &mut Model, key: (u64, u64), 
     writer.finish();
     let refused = model.refuses(key);
     match model.rows.get(&key) {
-        Some(_) => txn.update(&table, &key_of(key), &row).unwrap(),
-        None => txn.insert(&table, &row, OnDuplicate::Fail).unwrap(),
+        Some(_) => {
+            txn.end_bulk(&table).unwrap();
+            txn.update(&table, &key_of(key), &row).unwrap();
+        }
+        None => {
+            if v % 2 == 0 {
+                txn.begin_bulk(&table);
+            }
+            if !txn.append(&table, |out| out.extend_from_slice(&row)).unwrap() {
+                txn.insert(&table, &row, OnDuplicate::Fail).unwrap();
+            }
+        }
     }
     assert_eq!(txn.take_refused_rows(), u64::from(refused), "{key:?}");
     if !refused {
@@ -158,10 +169,17 @@ fn put(txn: &mut Txn, engine: &Arc<Engine>, model: &mut Model, key: (u64, u64), 
 }
 
 fn run(seed: u64, ring: Ring, has_time: bool) {
+    // Tables without indexes have batches.
+    run_with(seed, schema(ring, has_time), &[None, Some(0), Some(1)]);
+    run_with(seed, Schema { indexes: Vec::new(), ..schema(ring, has_time) }, &[None]);
+}
+
+fn run_with(seed: u64, schema: Schema, indexes: &[Option<usize>]) {
+    let (ring, has_time) = (schema.ring, schema.time.is_some());
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let fs = Arc::new(SimFs::new());
     let mut engine = open(&fs);
-    engine.create_table("db/t", schema(ring, has_time)).unwrap();
+    engine.create_table("db/t", schema).unwrap();
     let mut model = Model { ring, has_time, ..Model::default() };
     let mut now = 1000;
     let mut snapshots: Vec<(Txn, Rows)> = Vec::new();
@@ -183,7 +201,9 @@ fn run(seed: u64, ring: Ring, has_time: bool) {
             let keys: Vec<_> = model.rows.keys().copied().collect();
             if random.below(6) == 0 && !keys.is_empty() {
                 let key = keys[random.below(keys.len() as u64) as usize];
-                txn.delete(&engine.table("db/t").unwrap(), &key_of(key)).unwrap();
+                let table = engine.table("db/t").unwrap();
+                txn.end_bulk(&table).unwrap();
+                txn.delete(&table, &key_of(key)).unwrap();
                 model.rows.remove(&key);
                 touched.push(key.0);
                 removed = true;
@@ -192,6 +212,7 @@ fn run(seed: u64, ring: Ring, has_time: bool) {
                 touched.push(series);
             }
         }
+        txn.end_bulk(&engine.table("db/t").unwrap()).unwrap();
         txn.commit().unwrap();
         if !touched.is_empty() || removed {
             model.settle(&touched);
@@ -217,7 +238,7 @@ fn run(seed: u64, ring: Ring, has_time: bool) {
             }
             _ => {}
         }
-        for index in [None, Some(0), Some(1)] {
+        for &index in indexes {
             assert_eq!(read(&mut engine.begin(), &engine, index), model.rows, "seed {seed}, step {step}, {index:?}");
         }
         for (txn, rows) in &mut snapshots {

@@ -43,6 +43,7 @@ fn create(engine: &Arc<Engine>, tiers: &str) {
 fn insert(engine: &Arc<Engine>, table: &Arc<Table>, rows: impl Iterator<Item = (u64, u64)>) {
     let mut txn = engine.begin();
     let layout = table.layout();
+    txn.begin_bulk(table);
     for (series, time) in rows {
         let mut row = Vec::new();
         let mut writer = layout.writer(&mut row);
@@ -52,6 +53,7 @@ fn insert(engine: &Arc<Engine>, table: &Arc<Table>, rows: impl Iterator<Item = (
         writer.finish();
         txn.insert(table, &row, OnDuplicate::Fail).unwrap();
     }
+    txn.end_bulk(table).unwrap();
     txn.commit().unwrap();
 }
 

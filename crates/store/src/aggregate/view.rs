@@ -144,14 +144,15 @@ impl View {
             let mut dealer = Dealer::new(&self.layout, times, &spans);
             take_all(bounds.0, |from| {
                 memtable.visit(from, self.snapshot.seq(), (BATCH_ROWS, bounds.1), &mut |key, version| {
-                    dealer.take(key, version.seq, version.row.as_deref());
+                    dealer.take(key, version.seq, version.row);
                 })
             });
             dealer.finish(&mut clusters);
         }
         if let Some(own) = &self.own
-            && !own.read().map.is_empty()
+            && !own.read().has_no_rows()
         {
+            own.write().settle();
             let mut dealer = Dealer::new(&self.layout, times, &spans);
             take_all(bounds.0, |from| {
                 own.read().visit(from, (BATCH_ROWS, bounds.1), &mut |key, write| {
@@ -243,7 +244,7 @@ impl<'a> Dealer<'a> {
     }
 
     /// Takes a row (`None`: a tombstone) if its time matters.
-    fn take(&mut self, key: &Key, seq: u64, row: Option<&[u8]>) {
+    fn take(&mut self, key: &[u8], seq: u64, row: Option<&[u8]>) {
         let time = self.layout.time_of_key(key).unwrap_or(0);
         if time < self.times.0 || time > self.times.1 {
             return;

@@ -53,6 +53,28 @@ impl Run {
         self.append(|bytes| bytes.extend_from_slice(row));
     }
 
+    /// Whether each row was looked up and is certainly new.
+    pub fn is_all_new(&self) -> bool {
+        self.doubtful.is_empty() && self.unchecked_from == usize::MAX
+    }
+
+    /// Its bytes, the length of every row where all have the same, else where each ends.
+    pub fn into_rows(mut self) -> (Vec<u8>, Option<usize>, Vec<usize>) {
+        self.bytes.shrink_to_fit();
+        let mut ends = self.starts;
+        if !ends.is_empty() {
+            ends.remove(0);
+            ends.push(self.bytes.len());
+        }
+        ends.shrink_to_fit();
+        (self.bytes, self.row_len, ends)
+    }
+
+    /// How many rows were looked up.
+    pub fn checked(&self) -> usize {
+        self.unchecked_from.min(self.len())
+    }
+
     /// Rows from the next one on are not looked up before they come here.
     pub fn end_checks(&mut self) {
         self.unchecked_from = self.unchecked_from.min(self.len());

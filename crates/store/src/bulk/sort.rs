@@ -23,7 +23,7 @@ impl Order {
     /// The order of a run. [`Error::Duplicate`] if two rows have the same key.
     pub fn of(run: &Run, layout: &RowLayout) -> Result<Order> {
         match layout.int_key() {
-            Some(key) => Dealt::new(run, &key).sort(run, &key),
+            Some(key) => Dealt::new(run, key).sort(run, key),
             None => by_bytes(run, layout),
         }
     }

@@ -72,7 +72,14 @@ pub(crate) fn floors_of_writes(writes: &TableWrites) -> Vec<(Key, Key)> {
     }
     let gate = writes.table.version().gate.clone();
     let own = writes.own.read();
-    let mut series: Vec<&[u8]> = own.map.keys().filter_map(|key| writes.layout.series_of(key)).collect();
-    series.dedup();
-    series.into_iter().filter_map(|series| Some((Key::from_slice(series), gate.floor_of(series)?))).collect()
+    let mut floors: Vec<(Key, Key)> = Vec::new();
+    let mut last: Option<Key> = None;
+    own.for_each(|key, _| {
+        let Some(series) = writes.layout.series_of(key).filter(|series| last.as_deref() != Some(*series)) else {
+            return;
+        };
+        floors.extend(gate.floor_of(series).map(|floor| (Key::from_slice(series), floor)));
+        last = Some(Key::from_slice(series));
+    });
+    floors
 }

@@ -135,21 +135,27 @@ impl RingChange {
         let counts = schema.ring.max_rows.is_some() || schema.ring.series_max_rows.is_some();
         let has_time = schema.time.is_some();
         let time_of = |key: &[u8]| layout.time_of_key(key).unwrap_or(0);
-        let puts = || own.map.iter().filter(|(_, w)| w.row.is_some());
         let metas = || own.private.iter().map(|p| p.segment.meta());
-        let newest = puts().map(|(key, _)| time_of(key)).chain(metas().map(|m| m.max_time)).max();
-        let changes_count = |w: &crate::own::OwnWrite| match (w.row.is_some(), w.expects_absent.is_some()) {
-            (true, true) => Some(true),
-            (false, false) => Some(false),
-            _ => None,
-        };
-        let changed = own.map.iter().filter(|_| counts).filter_map(|(key, write)| {
-            Some((Position { time: time_of(key), key: key.clone() }, changes_count(write)?))
+        let mut newest = metas().map(|m| m.max_time).max();
+        let mut rows = Vec::new();
+        own.for_each(|key, write| {
+            let time = time_of(key);
+            if write.row.is_some() {
+                newest = newest.max(Some(time));
+            }
+            let is_more = match (write.row.is_some(), write.expects_absent.is_some()) {
+                (true, true) => true,
+                (false, false) => false,
+                _ => return,
+            };
+            if counts {
+                rows.push((Position { time, key: Key::from_slice(key) }, is_more));
+            }
         });
         let is_new = |p: &PrivateSegment| p.expects_absent.is_some() && p.segment.meta().tombstones == 0;
-        let is_plain = own.private.is_empty() || (own.map.is_empty() && own.private.iter().all(is_new));
+        let is_plain = own.private.is_empty() || (own.has_no_rows() && own.private.iter().all(is_new));
         Some(RingChange {
-            rows: changed.collect(),
+            rows,
             private_rows: is_plain.then(|| metas().map(|m| m.rows).sum()),
             private_from: metas().map(|m| m.min_time).min().unwrap_or(u64::MAX),
             newest: newest.filter(|_| has_time),

@@ -237,11 +237,10 @@ impl View<'_> {
         if let Some(own) = &self.own {
             let (own, layout) = (own.read(), self.version.active.layout());
             let mut last: Option<Interval> = None;
-            for time in own.map.keys().filter_map(|key| layout.time_of_key(key)) {
-                if !last.is_some_and(|last| last.contains(time)) {
-                    stale.extend(last.replace(buckets.interval(time)));
-                }
-            }
+            own.for_each(|key, _| {
+                let time = layout.time_of_key(key).filter(|time| !last.is_some_and(|last| last.contains(*time)));
+                stale.extend(time.and_then(|time| last.replace(buckets.interval(time))));
+            });
             stale.extend(last);
             let metas = own.private.iter().map(|p| p.segment.meta());
             stale.extend(metas.map(|m| buckets.covering(Interval { first: m.min_time, last: m.max_time })));

@@ -429,7 +429,7 @@ impl Pairs {
         extra.retain(|(_, interval)| (starts.0..starts.1).contains(&interval.first));
         let layout = &source.layout;
         let keys = match source.touched.as_slice() {
-            [Input::Memtable(memtable)] => memtable.entries().keys().cloned().collect(),
+            [Input::Memtable(memtable)] => memtable.entries().keys(),
             _ => Vec::new(),
         };
         let inputs = source.touched.iter().filter(|_| keys.is_empty());

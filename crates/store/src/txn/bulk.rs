@@ -4,6 +4,7 @@
 
 use super::keys::{entry_of, refused_by};
 use super::{Txn, TxnTable};
+use crate::batch::Batch;
 use crate::bulk::{Bulk, Newness};
 use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Result};
@@ -13,7 +14,7 @@ use crate::limits;
 use crate::memtable::Key;
 use crate::merge::{Event, Merge};
 use crate::own::OnDuplicate;
-use crate::own::{OwnWrite, OwnWrites, PrivateSegment};
+use crate::own::{OwnBatch, OwnWrite, OwnWrites, PrivateSegment};
 use crate::snapshot::Snapshot;
 use crate::source::{Input, Source};
 use crate::table::{Table, find_in_segment};
@@ -26,15 +27,32 @@ impl Txn {
     pub fn begin_bulk(&mut self, table: &Arc<Table>) {
         let t = self.table_index(table);
         let TxnTable { bulk, layout, .. } = &mut self.tables[t];
-        bulk.get_or_insert_with(|| Bulk::new(layout));
+        bulk.get_or_insert_with(|| Bulk::new(layout, !table.indexes().is_empty()));
     }
 
     /// Ends the bulk statement: all late checks are done.
     pub fn end_bulk(&mut self, table: &Arc<Table>) -> Result<()> {
         let t = self.table_index(table);
+        let Some(bulk) = &self.tables[t].bulk else { return Ok(()) };
+        let is_small = !bulk.has_worker() && bulk.run.bytes() < self.engine.tuning.bulk_min_bytes;
+        if !is_small {
+            // Rows in segments are not asked any more.
+            self.tables[t].tell_newest(0);
+        }
         let Some(mut bulk) = self.tables[t].bulk.take() else { return Ok(()) };
-        if !bulk.has_worker() && bulk.run.bytes() < self.engine.tuning.bulk_min_bytes {
+        if is_small {
+            self.engine.check_writable()?;
             let indexes = table.indexes();
+            if bulk.run.len() >= self.engine.tuning.smallest_batch.max(1)
+                && bulk.run.is_all_new()
+                && indexes.is_empty()
+                && self.tables[t].own.read().takes_batches()
+            {
+                match Batch::of(bulk.run, &self.tables[t].layout) {
+                    Ok(rows) => return self.add_batch(t, OwnBatch { rows: Arc::new(rows), mode: bulk.mode }),
+                    Err(run) => bulk.run = run,
+                }
+            }
             return bulk.run.rows_and_doubts().try_for_each(|(row, is_new)| match is_new {
                 true => self.insert_new(t, row, &indexes, bulk.mode),
                 false => self.insert(table, row, bulk.mode),
@@ -121,39 +139,48 @@ impl Txn {
         bulk.mode = mode;
         bulk.run.push(row, is_new);
         bulk.needs_check |= !is_new;
-        // A worker that was started before is not told of the newest rows.
-        if mode == OnDuplicate::Fail && !bulk.has_worker() && bulk.bytes() >= self.engine.tuning.bulk_min_bytes {
-            bulk.run.end_checks();
+        if mode == OnDuplicate::Fail {
+            bulk.end_checks_at(self.engine.tuning.bulk_min_bytes);
         }
         self.send_full_run(t)
     }
 
-    /// Inserts a row that `write` appends to the bytes given, if this is a bulk statement whose worker checks the keys:
-    /// false, and nothing was done, if it is not. For plain inserts only.
+    /// Inserts a row that `write` appends to the bytes given, if this is a bulk statement and either its worker checks the
+    /// keys or the row is behind the newest of its series: false, and nothing was done, if not. For plain inserts only.
     #[inline]
-    pub fn insert_unchecked(&mut self, table: &Arc<Table>, write: impl FnOnce(&mut Vec<u8>)) -> Result<bool> {
-        let Some(entry) = self.tables.iter_mut().find(|t| Arc::ptr_eq(&t.table, table)) else { return Ok(false) };
-        let Some(bulk) = entry.bulk.as_mut().filter(|bulk| bulk.takes_unchecked()) else { return Ok(false) };
+    pub fn append(&mut self, table: &Arc<Table>, write: impl FnOnce(&mut Vec<u8>)) -> Result<bool> {
+        let Some(t) = self.tables.iter().position(|t| Arc::ptr_eq(&t.table, table)) else { return Ok(false) };
+        let TxnTable { bulk: Some(bulk), table, layout, .. } = &mut self.tables[t] else { return Ok(false) };
+        if !bulk.takes_appended() {
+            return Ok(false);
+        }
         bulk.run.append(write);
         let Some(row) = bulk.run.last() else { return Ok(false) };
-        if entry.table.may_be_gone(entry.layout.time(row)) || row.len() > limits::MAX_ROW_BYTES {
-            let row = bulk.run.pop().unwrap_or_default();
-            return self.insert(table, &row, OnDuplicate::Fail).map(|()| true);
+        let is_plain = !table.may_be_gone(layout.time(row)) && row.len() <= limits::MAX_ROW_BYTES;
+        let is_unchecked = bulk.takes_unchecked();
+        let is_taken = is_plain && (is_unchecked || self.is_last_behind_newest(t)?);
+        let TxnTable { bulk: Some(bulk), table, layout, .. } = &mut self.tables[t] else { return Ok(false) };
+        if !is_taken {
+            bulk.run.pop();
+            return Ok(false);
         }
-        if entry.layout.schema().auto_increment.is_some() {
-            entry.table.note_auto_increment(&entry.layout, row);
+        if let (Some(_), Some(row)) = (layout.schema().auto_increment, bulk.run.last()) {
+            table.note_auto_increment(layout, row);
         }
+        bulk.end_checks_at(self.engine.tuning.bulk_min_bytes);
         if bulk.run.bytes() >= self.engine.tuning.bulk_run_bytes {
-            let table = table.clone();
-            let t = self.table_index(&table);
             self.send_full_run(t)?;
         }
         Ok(true)
     }
 
     fn send_full_run(&mut self, t: usize) -> Result<()> {
-        let bulk = self.tables[t].bulk.take_if(|bulk| bulk.run.bytes() >= self.engine.tuning.bulk_run_bytes);
-        let Some(mut bulk) = bulk else { return Ok(()) };
+        let is_full = |bulk: &Bulk| bulk.run.bytes() >= self.engine.tuning.bulk_run_bytes;
+        if !self.tables[t].bulk.as_ref().is_some_and(is_full) {
+            return Ok(());
+        }
+        self.tables[t].tell_newest(0);
+        let Some(mut bulk) = self.tables[t].bulk.take() else { return Ok(()) };
         self.send_run(t, &mut bulk)?;
         self.tables[t].bulk = Some(bulk);
         Ok(())

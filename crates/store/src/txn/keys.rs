@@ -3,7 +3,7 @@
 //! A key behind the newest of its series is free by construction; else the transaction's own writes and what is
 //! committed now are asked. commit.rs asks again.
 
-use super::{Txn, TxnTable};
+use super::{Streak, Txn, TxnTable};
 use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::limits;
@@ -123,6 +123,7 @@ impl Txn {
         let (engine, id) = (&self.engine, self.id);
         let entry = &mut self.tables[t];
         entry.check.get_or_insert_with(|| engine.take_snapshot_for(id));
+        entry.tell_newest(0);
         let split = entry.layout.series_len(key);
         let (series, rest) = key.split_at(split);
         let seen_seq = entry.table.last_commit_seq.load(Ordering::Acquire);
@@ -136,6 +137,42 @@ impl Txn {
             return Ok(behind);
         }
         self.look_up_newest(t, series, rest, seen_seq)
+    }
+
+    /// [`Txn::is_behind_newest`] for the row that a bulk statement appended last: mostly a look at the row before it, or at
+    /// the table's newest of the series.
+    #[inline]
+    pub(super) fn is_last_behind_newest(&mut self, t: usize) -> Result<bool> {
+        let (engine, id) = (&self.engine, self.id);
+        let entry = &mut self.tables[t];
+        let (Some(bulk), Some(int_key)) = (&entry.bulk, entry.layout.int_key()) else { return Ok(false) };
+        let Some(row) = bulk.run.last() else { return Ok(false) };
+        let (series, rest) = (int_key.series(row), int_key.rest(row));
+        let seen_seq = entry.table.last_commit_seq.load(Ordering::Acquire);
+        let is_behind_own = match &mut entry.streak {
+            Some(streak) if streak.series == series && streak.rest < rest && streak.seen_seq == seen_seq => {
+                streak.rest = rest;
+                return Ok(true);
+            }
+            Some(streak) => entry.is_untold && (streak.series, streak.rest) < (series, rest),
+            None => bulk.run.len() == 1 && entry.newest.is_empty() && !entry.newest_lost && entry.own.read().is_empty(),
+        };
+        if is_behind_own {
+            entry.check.get_or_insert_with(|| engine.take_snapshot_for(id));
+            if entry.table.is_short_behind_newest(int_key.short(series, rest)) {
+                if !std::mem::replace(&mut entry.is_untold, true) {
+                    entry.newest_seq = seen_seq;
+                }
+                entry.streak = Some(Streak { series, rest, seen_seq });
+                return Ok(true);
+            }
+        }
+        let mut key = Key::new();
+        entry.layout.push_key(row, &mut key);
+        entry.tell_newest(1);
+        let is_behind = self.is_behind_newest(t, &key)?;
+        self.tables[t].streak = is_behind.then_some(Streak { series, rest, seen_seq });
+        Ok(is_behind)
     }
 
     /// [`Txn::is_behind_newest`] for a series that was not met before, or after others committed.
@@ -166,6 +203,47 @@ impl Txn {
     /// Whether a row with this key is committed now.
     pub(super) fn is_committed(&self, t: usize, key: &[u8]) -> Result<bool> {
         Ok(self.tables[t].table.find(key, 0)?.is_some_and(|f| f.row.is_some()))
+    }
+}
+
+impl TxnTable {
+    /// Notes own rows as the newest of their series; of the bulk statement's run those that were looked up, but for the last
+    /// `asked` ones.
+    pub(super) fn tell_newest(&mut self, asked: usize) {
+        let streak = self.streak.take();
+        if !std::mem::take(&mut self.is_untold) {
+            let key = streak.zip(self.layout.int_key()).map(|(row, key)| key.key(row.series, row.rest));
+            key.iter().for_each(|key| self.raise_newest(key));
+            return;
+        }
+        let own = self.own.clone();
+        // Rows that were there before may be others than the newest.
+        own.read().for_each(|key, write| write.expects_absent.iter().for_each(|_| self.raise_newest(key)));
+        let Some(bulk) = self.bulk.take() else { return };
+        let mut key = Key::new();
+        for row in bulk.run.rows().take((bulk.run.len() - asked).min(bulk.run.checked())) {
+            key.clear();
+            self.layout.push_key(row, &mut key);
+            self.raise_newest(&key);
+        }
+        self.bulk = Some(bulk);
+    }
+
+    fn raise_newest(&mut self, key: &[u8]) {
+        let (series, rest) = key.split_at(self.layout.series_len(key));
+        if let Some(newest) = self.newest.get_mut(series) {
+            if newest.as_slice() < rest {
+                *newest = Key::from_slice(rest);
+            }
+            return;
+        }
+        if self.newest.len() >= limits::NEWEST_ENTRIES {
+            self.newest = HashMap::new();
+            self.newest_lost = true;
+        }
+        if !self.newest_lost {
+            self.newest.insert(Key::from_slice(series), Key::from_slice(rest));
+        }
     }
 }
 
@@ -203,11 +281,8 @@ pub(super) struct OwnFound {
 
 pub(super) fn own_version(entry: &TxnTable, key: &[u8]) -> Result<Option<OwnFound>> {
     let own = entry.own.read();
-    if let Some(write) = own.map.get(key) {
-        return Ok(Some(OwnFound {
-            row: write.row.as_ref().map(|r| r.to_vec()),
-            expects_absent: write.expects_absent,
-        }));
+    if let Some(write) = own.get(key) {
+        return Ok(Some(OwnFound { row: write.row.map(<[u8]>::to_vec), expects_absent: write.expects_absent }));
     }
     for private in own.private.iter().rev() {
         let Some(found) = find_in_segment(&private.segment, OwnWrites::private_seq(0), &entry.layout, key)? else {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use parking_lot::RwLock;
 
+use crate::batch::Batch;
 use crate::bulk::{Bulk, Newness};
 use crate::commit::DroppedSegments;
 use crate::cursor::Cursor;
@@ -87,6 +88,10 @@ pub(crate) struct TxnTable {
     newest_seq: u64,
     /// The map was emptied: own rows may be missing in it.
     newest_lost: bool,
+    /// The last row that was appended, which `newest` does not say.
+    streak: Option<Streak>,
+    /// `newest` says none of the transaction's own rows. They came in key order, the last one is that of the streak.
+    is_untold: bool,
     bulk: Option<Bulk>,
     /// The transaction holds row locks of it.
     has_intent: bool,
@@ -96,7 +101,7 @@ impl TxnTable {
     /// What was written in the layout of a schema that the table no longer has cannot be committed.
     pub fn check_layout(&self) -> Result<()> {
         let own = self.own.read();
-        match (own.map.is_empty() && own.private.is_empty()) || Arc::ptr_eq(&self.layout, &self.table.layout()) {
+        match own.is_empty() || Arc::ptr_eq(&self.layout, &self.table.layout()) {
             true => Ok(()),
             false => Err(Error::Conflict),
         }
@@ -109,14 +114,27 @@ impl TxnTable {
 
     /// The newest key of each series that was written to, if all are known.
     pub fn take_newest(&mut self) -> Option<HashMap<Key, Key>> {
+        if !self.own.read().private.is_empty() {
+            self.tell_newest(0);
+        }
         if std::mem::replace(&mut self.newest_lost, true) { None } else { Some(std::mem::take(&mut self.newest)) }
     }
 
     /// Hands what is known of the newest rows to a worker; until it comes back, nothing is known.
     fn lend_newness(&mut self) -> Newness {
+        self.tell_newest(0);
         let is_lost = std::mem::replace(&mut self.newest_lost, true);
         Newness { newest: std::mem::take(&mut self.newest), is_lost }
     }
+}
+
+/// A row that a bulk statement appended: the newest of its series.
+struct Streak {
+    /// Its key.
+    series: u64,
+    rest: u64,
+    /// The table's newest commit when that was looked up.
+    seen_seq: u64,
 }
 
 struct Savepoint {
@@ -137,6 +155,8 @@ fn check_age(table: &Table, snapshot: &Snapshot) -> Result<()> {
 enum Undo {
     /// Put back what the write set had for the key.
     Write { table: usize, key: Key, previous: Option<OwnWrite> },
+    /// Take out what was added last.
+    Batch { table: usize, rows: Arc<Batch> },
     /// Drop private segments behind the first `count`.
     Private { table: usize, count: usize },
 }
@@ -229,6 +249,7 @@ impl Txn {
                         None => drop(own.remove(&key)),
                     }
                 }
+                Some(Undo::Batch { table, rows }) => self.tables[table].own.write().remove_batch(&rows),
                 Some(Undo::Private { table, count }) => {
                     let mut own = self.tables[table].own.write();
                     own.private.truncate(count);
@@ -453,7 +474,7 @@ impl Txn {
         }
         let own = entry.own.read();
         let is_elsewhere = |meta: &SegmentMeta| key < meta.first_key.as_slice() || key > meta.last_key.as_slice();
-        !own.map.contains_key(key) && own.private.iter().all(|p| is_elsewhere(p.segment.meta()))
+        own.get(key).is_none() && own.private.iter().all(|p| is_elsewhere(p.segment.meta()))
     }
 
     /// The newest committed (or own) version of a row in row format, regardless of the snapshot; false if none.
@@ -535,6 +556,8 @@ impl Txn {
             newest: HashMap::new(),
             newest_seq: 0,
             newest_lost: false,
+            streak: None,
+            is_untold: false,
             bulk: None,
             has_intent: false,
         });

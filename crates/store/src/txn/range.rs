@@ -13,7 +13,7 @@ use crate::cursor::{Cursor, Direction};
 use crate::error::Result;
 use crate::limits;
 use crate::lock::LockMode;
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, Versions, seen_by};
 use crate::row::RowLayout;
 use crate::segment::{SegmentId, SegmentMeta};
 use crate::table::Table;
@@ -88,12 +88,17 @@ impl Txn {
     fn delete_hidden(&mut self, table: &Arc<Table>, version: &Version, times: Times, snapshot: u64) -> Result<()> {
         let layout = table.layout();
         for memtable in version.memtables() {
-            let keys: Vec<_> = memtable
-                .entries()
-                .iter()
-                .filter(|(key, v)| is_within(layout.time_of_key(key), times) && v.at(snapshot).is_some())
-                .map(|(key, _)| key.clone())
-                .collect();
+            let mut keys = Vec::new();
+            {
+                let entries = memtable.entries();
+                let (mut walk, mut versions) = (entries.all(), Versions::new());
+                while let Some(key) = walk.next(&mut versions) {
+                    let is_seen = || seen_by(&versions, snapshot).is_some();
+                    if is_within(layout.time_of_key(key.as_slice()), times) && is_seen() {
+                        keys.push(key.to_key());
+                    }
+                }
+            }
             keys.iter().try_for_each(|key| self.delete(table, key))?;
         }
         Ok(())
@@ -117,8 +122,11 @@ fn chunks_known_by_count(
     chunks: &BTreeSet<u64>,
     snapshot: u64,
 ) -> BTreeSet<SegmentId> {
-    let has_row =
-        |memtable: &Arc<Memtable>| memtable.entries().keys().any(|key| is_within(layout.time_of_key(key), times));
+    let has_row = |memtable: &Arc<Memtable>| {
+        let (entries, mut versions) = (memtable.entries(), Versions::new());
+        let mut walk = entries.all();
+        std::iter::from_fn(|| walk.next(&mut versions)).any(|key| is_within(layout.time_of_key(key.as_slice()), times))
+    };
     if version.memtables().any(has_row) {
         return BTreeSet::new();
     }

@@ -4,7 +4,7 @@ use super::{Txn, Undo};
 use crate::error::Result;
 use crate::memtable::Key;
 use crate::own::OnDuplicate;
-use crate::own::{OwnWrite, PrivateSegment};
+use crate::own::{OwnBatch, OwnWrite, PrivateSegment};
 use crate::write_out::{OutRow, OutRows};
 
 impl Txn {
@@ -22,6 +22,24 @@ impl Txn {
                 own.map.retain(|_, w| w.row.is_some() || w.expects_absent.is_none());
             }
         }
+    }
+
+    /// Before a commit: the rows of all statements go together.
+    pub(crate) fn join_batches(&mut self) {
+        self.tables.iter().for_each(|t| t.own.write().join_batches());
+    }
+
+    /// Adds the rows of a statement to a write set that takes batches; they are new.
+    pub(super) fn add_batch(&mut self, t: usize, batch: OwnBatch) -> Result<()> {
+        if !self.savepoints.is_empty() {
+            self.undo.push(Undo::Batch { table: t, rows: batch.rows.clone() });
+        }
+        let bytes = {
+            let mut own = self.tables[t].own.write();
+            own.add_batch(batch);
+            own.bytes
+        };
+        if bytes > self.engine.tuning.txn_spill_bytes { self.spill(t) } else { self.check_not_doomed() }
     }
 
     pub(super) fn add_private(&mut self, t: usize, segments: Vec<PrivateSegment>) {
@@ -45,7 +63,14 @@ impl Txn {
     }
 
     pub(super) fn spill_parts(&mut self, t: usize) -> Result<()> {
-        let mut map = std::mem::take(&mut self.tables[t].own.write().map);
+        // Rows in segments are not asked any more.
+        self.tables[t].tell_newest(0);
+        self.undo_batches_by_row(t);
+        let mut map = {
+            let mut own = self.tables[t].own.write();
+            own.settle();
+            std::mem::take(&mut own.map)
+        };
         if map.is_empty() {
             return Ok(());
         }
@@ -91,6 +116,26 @@ impl Txn {
         own.bytes = 0;
         own.generation += 1;
         Ok(())
+    }
+
+    /// Says of each row of a table's batches for itself how to undo it.
+    fn undo_batches_by_row(&mut self, t: usize) {
+        if !self.undo.iter().any(|undo| matches!(undo, Undo::Batch { table, .. } if *table == t)) {
+            return;
+        }
+        let mut places = Vec::with_capacity(self.undo.len() + 1);
+        for undo in std::mem::take(&mut self.undo) {
+            places.push(self.undo.len());
+            match undo {
+                Undo::Batch { table, rows } if table == t => {
+                    let key = |i| Key::from_slice(&rows.key(i));
+                    self.undo.extend((0..rows.len()).map(|i| Undo::Write { table, key: key(i), previous: None }));
+                }
+                other => self.undo.push(other),
+            }
+        }
+        places.push(self.undo.len());
+        self.savepoints.iter_mut().for_each(|savepoint| savepoint.undo_len = places[savepoint.undo_len]);
     }
 
     /// Writes a part of a write set to private segments: updates and inserts apart, as they are checked differently.

@@ -127,6 +127,7 @@ fn small_config() -> Config {
     config.memtable_bytes = 60_000;
     config.tuning.bulk_run_bytes = 600;
     config.tuning.bulk_min_bytes = 900;
+    config.tuning.smallest_batch = 1;
     config.tuning.txn_spill_bytes = 2_000;
     config.tuning.chunk_target_rows = 60;
     config
