@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds the plugin and runs every test of the project: the Rust crates, consolidation beside the real rrdtool, then
+# Builds the plugin and runs every test of the project: the Rust crates, fuzz targets, consolidation beside the real rrdtool, then
 # SQL, MariaDB's engine suites, crash, limits and data-set tests on a real server. Each runner's own count is summed; the
 # last line is "N passed, N failed".
 #
@@ -68,6 +68,7 @@ if ! scripts/build_plugin.sh; then
     exit 1
 fi
 run_cargo
+run_runner tests/fuzz/run
 run_runner tests/rrdtool/run
 run_runner tests/sql/run
 run_runner tests/engine_suites/run
