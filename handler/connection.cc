@@ -10,9 +10,18 @@
 #include "errors.h"
 #include "sysvars.h"
 
+#include "tztime.h"
+
 int rrd_is_killed(void *connection)
 {
   return thd_kill_level(static_cast<THD *>(connection)) != THD_IS_NOT_KILLED;
+}
+
+void rrd_local_time(void *connection, int64_t seconds, RrdLocalTime *out)
+{
+  MYSQL_TIME time;
+  static_cast<THD *>(connection)->variables.time_zone->gmt_sec_to_TIME(&time, (my_time_t) seconds);
+  *out= {time.year, time.month, time.day, time.hour, time.minute, time.second};
 }
 
 /* True when COMMIT comes later than the end of the statement. */
@@ -44,7 +53,8 @@ Rrd_connection *Rrd_connection::of(THD *thd)
   if (!connection)
     return nullptr;
   RrdError error;
-  if (rrd_session_open(rrd_engine, thd, thd_get_thread_id(thd), rrd_is_killed, &connection->m_session, &error) != RRD_OK)
+  if (rrd_session_open(rrd_engine, thd, thd_get_thread_id(thd), rrd_is_killed, rrd_local_time, &connection->m_session,
+                       &error) != RRD_OK)
   {
     rrd_report(error);
     delete connection;

@@ -49,6 +49,9 @@ private:
 /* Whether the statement of a connection (a THD) was killed; the store asks during long work. */
 int rrd_is_killed(void *connection);
 
+/* For the store: a second since 1970 in the connection's time zone. */
+void rrd_local_time(void *connection, int64_t seconds, RrdLocalTime *out);
+
 /* Whether plain SELECTs lock what they read: SERIALIZABLE, but for single statements, which a snapshot serves. */
 bool rrd_locks_plain_reads(THD *thd);
 

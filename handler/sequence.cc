@@ -12,7 +12,8 @@ int Rrd_sequence_session::begin(THD *thd, RrdError *error)
   if (m_session)
     return RRD_OK;
   m_timeout_ms= rrd_lock_wait_timeout_ms(thd);
-  const int status= rrd_session_open(rrd_engine, thd, thd_get_thread_id(thd), rrd_is_killed, &m_session, error);
+  const int status= rrd_session_open(rrd_engine, thd, thd_get_thread_id(thd), rrd_is_killed, rrd_local_time, &m_session,
+                                     error);
   return status == RRD_OK ? begin_statement(error) : status;
 }
 

@@ -263,7 +263,7 @@ static void change(const RrdEngine *engine, RrdTable *table, RrdSession *session
   DO(rrd_session_release(session, mark, &error));
   DO(rrd_row_read(table, session, image, sizeof(key), found, &error));
 
-  DO(rrd_session_open(engine, &is_killed, 2, killed, &other, &error));
+  DO(rrd_session_open(engine, &is_killed, 2, killed, NULL, &other, &error));
   begin(table, other, RRD_LOCK_EXCLUSIVE);
   EXPECT(RRD_LOCK_TIMEOUT, rrd_row_read(table, other, image, sizeof(key), found, &error));
   is_killed= 1;
@@ -434,7 +434,7 @@ static void first_life(const char *folder)
   EXPECT(RRD_TABLE_EXISTS, rrd_table_create(engine, text("db/t"), &definition.of, &error));
   forget(&definition);
   table= open_table(engine, "db/t", 1);
-  DO(rrd_session_open(engine, &is_killed, 1, killed, &session, &error));
+  DO(rrd_session_open(engine, &is_killed, 1, killed, NULL, &session, &error));
   fill(table, session);
   read_all_ways(table, session);
   change(engine, table, session);
@@ -456,7 +456,7 @@ static void second_life(const char *folder)
   RrdEngine *engine= open_engine(folder);
   RrdSession *session= NULL;
   RrdTable *table= open_table(engine, "db/t", 2);
-  DO(rrd_session_open(engine, &is_killed, 1, killed, &session, &error));
+  DO(rrd_session_open(engine, &is_killed, 1, killed, NULL, &session, &error));
   read_all_ways(table, session);
   begin(table, session, RRD_LOCK_SHARED);
   memcpy(image + 1, &value, sizeof(value));

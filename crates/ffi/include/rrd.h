@@ -302,6 +302,25 @@ typedef struct RrdTableDefinition {
 // Whether the statement of this connection was killed; non-zero if so.
 typedef int32_t (*RrdKilledFn)(void *connection);
 
+// A second of a time zone.
+typedef struct RrdLocalTime {
+  // As in a calendar.
+  uint32_t year;
+  // From 1.
+  uint32_t month;
+  // From 1.
+  uint32_t day;
+  // From 0.
+  uint32_t hour;
+  // From 0.
+  uint32_t minute;
+  // From 0.
+  uint32_t second;
+} RrdLocalTime;
+
+// Says what a second since 1970 is in the time zone of this connection.
+typedef void (*RrdLocalTimeFn)(void *connection, int64_t seconds, struct RrdLocalTime *out);
+
 // How a transaction reads.
 typedef uint32_t RrdIsolation;
 
@@ -823,8 +842,8 @@ int32_t rrd_table_truncate(const struct RrdEngine *engine, struct RrdText name, 
 // Pointers are null or valid.
 int32_t rrd_database_drop(const struct RrdEngine *engine, struct RrdText prefix, struct RrdError *error);
 
-// Opens a session for a connection; `killed` is asked with `connection` during long work,
-// `connection_id` is what reports call it.
+// Opens a session for a connection; `killed` is asked with `connection` during long work, `local_time` for the times in
+// texts of errors (without it they are UTC's), `connection_id` is what reports call it.
 //
 // # Safety
 // Pointers are null or valid; the connection outlives the session.
@@ -832,6 +851,7 @@ int32_t rrd_session_open(const struct RrdEngine *engine,
                          void *connection,
                          uint64_t connection_id,
                          RrdKilledFn killed,
+                         RrdLocalTimeFn local_time,
                          struct RrdSession **out,
                          struct RrdError *error);
 

@@ -333,6 +333,27 @@ pub struct RrdConfig {
 /// Whether the statement of this connection was killed; non-zero if so.
 pub type RrdKilledFn = Option<unsafe extern "C" fn(connection: *mut c_void) -> i32>;
 
+/// A second of a time zone.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct RrdLocalTime {
+    /// As in a calendar.
+    pub year: u32,
+    /// From 1.
+    pub month: u32,
+    /// From 1.
+    pub day: u32,
+    /// From 0.
+    pub hour: u32,
+    /// From 0.
+    pub minute: u32,
+    /// From 0.
+    pub second: u32,
+}
+
+/// Says what a second since 1970 is in the time zone of this connection.
+pub type RrdLocalTimeFn = Option<unsafe extern "C" fn(connection: *mut c_void, seconds: i64, out: *mut RrdLocalTime)>;
+
 /// Told that a connection is about to wait for a lock that another one holds.
 pub type RrdWaitFn = Option<unsafe extern "C" fn(waiting: *mut c_void, holder: *mut c_void)>;
 
@@ -401,6 +422,7 @@ pub const RRD_SEEK_END: RrdSeek = 7;
 const _: () = {
     assert!(size_of::<RrdError>() == 1024);
     assert!(size_of::<RrdText>() == 16);
+    assert!(size_of::<RrdLocalTime>() == 24);
     assert!(size_of::<RrdOption>() == 32);
     assert!(size_of::<RrdCollation>() == 72);
     assert!(size_of::<RrdField>() == 144);

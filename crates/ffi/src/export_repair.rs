@@ -8,6 +8,7 @@ use rrd_store::segment::Loss;
 use crate::abi::{RrdError, RrdProgressFn, RrdTextFn};
 use crate::export_table::RrdTable;
 use crate::guard::{get, guard};
+use crate::key_text::utc;
 use crate::table::TableHandle;
 
 /// Saves what can be read of the table's damaged files and makes damaged indexes again (REPAIR TABLE); `told` is called
@@ -89,5 +90,5 @@ fn key_text(handle: &TableHandle, key: &[u8]) -> Option<String> {
         return None;
     }
     let mut row = Vec::new();
-    layout.push_key_row(key, &mut row).then(|| handle.format().key_text(&row))
+    layout.push_key_row(key, &mut row).then(|| handle.format().key_text(&row, &utc))
 }

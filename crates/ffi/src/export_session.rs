@@ -4,19 +4,19 @@ use std::ffi::c_void;
 
 use rrd_store::TextUse;
 
-use crate::abi::{RrdError, RrdIsolation, RrdKilledFn};
+use crate::abi::{RrdError, RrdIsolation, RrdKilledFn, RrdLocalTimeFn};
 use crate::export_engine::RrdEngine;
 use crate::export_table::RrdTable;
 use crate::guard::{get, get_mut, guard, guard_close};
-use crate::session::Session;
+use crate::session::{Connection, Session};
 
 /// A connection's work.
 pub struct RrdSession {
     pub(crate) session: Session,
 }
 
-/// Opens a session for a connection; `killed` is asked with `connection` during long work,
-/// `connection_id` is what reports call it.
+/// Opens a session for a connection; `killed` is asked with `connection` during long work, `local_time` for the times in
+/// texts of errors (without it they are UTC's), `connection_id` is what reports call it.
 ///
 /// # Safety
 /// Pointers are null or valid; the connection outlives the session.
@@ -26,6 +26,7 @@ pub unsafe extern "C" fn rrd_session_open(
     connection: *mut c_void,
     connection_id: u64,
     killed: RrdKilledFn,
+    local_time: RrdLocalTimeFn,
     out: *mut *mut RrdSession,
     error: *mut RrdError,
 ) -> i32 {
@@ -33,7 +34,8 @@ pub unsafe extern "C" fn rrd_session_open(
     unsafe {
         guard(error, || {
             let engine = get(engine)?;
-            let session = Session::new(&engine.engine, &engine.connections, connection, connection_id, killed);
+            let connection = Connection { pointer: connection, killed, local_time };
+            let session = Session::new(&engine.engine, &engine.connections, connection, connection_id);
             *get_mut(out)? = Box::into_raw(Box::new(RrdSession { session }));
             Ok(())
         })

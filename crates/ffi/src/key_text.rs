@@ -1,7 +1,7 @@
 //! The value of a key as people read it, for a duplicate that is found when a transaction commits.
 //!
-//! Then the server has no record at hand and cannot print the value itself. Values come out as SQL shows them, TIMESTAMP in
-//! UTC; of a text that is not UTF-8, and of a UUID, the bytes that cannot be printed are shown as the server shows those of
+//! Then the server has no record at hand and cannot print the value itself. Values come out as SQL shows them, TIMESTAMPs by
+//! the clock of whoever reads them; of a text that is not UTF-8, and of a UUID, the bytes that cannot be printed are shown as the server shows those of
 //! a BINARY.
 
 use std::fmt::Write;
@@ -10,9 +10,12 @@ use std::sync::Arc;
 
 use rrd_store::schema::Lane;
 
-use crate::abi;
+use crate::abi::{self, RrdLocalTime};
 use crate::definition::Field;
 use crate::field::Codec;
+
+/// What a second since 1970 is in somebody's time zone.
+pub type Clock<'a> = &'a dyn Fn(u64) -> RrdLocalTime;
 
 /// How one part of a key is shown.
 #[derive(Clone, Debug)]
@@ -75,9 +78,11 @@ impl Shown {
     }
 
     /// The text of an integer lane's value.
-    pub fn int(&self, value: u64) -> String {
+    pub fn int(&self, value: u64, clock: Clock<'_>) -> String {
         match (&self.form, self.codec) {
-            (Form::Timestamp { digits }, _) => timestamp(value, *digits),
+            // Of zeros, which are no time.
+            (Form::Timestamp { digits }, _) if value == 0 => timestamp(0, *digits, &|_| RrdLocalTime::default()),
+            (Form::Timestamp { digits }, _) => timestamp(value, *digits, clock),
             (Form::Datetime { digits }, _) => datetime(value, *digits),
             (Form::Time { digits }, _) => time(value, *digits),
             (Form::Date, _) => format!("{:04}-{:02}-{:02}", value >> 9, value >> 5 & 15, value & 31),
@@ -215,12 +220,17 @@ pub(crate) fn split_fraction(value: u64, digits: u8) -> (u64, String) {
     (value >> bits, if digits == 0 { String::new() } else { format!(".{shown}") })
 }
 
-pub(crate) fn timestamp(value: u64, digits: u8) -> String {
+pub(crate) fn timestamp(value: u64, digits: u8, clock: Clock<'_>) -> String {
     let (seconds, fraction) = split_fraction(value, digits);
+    let RrdLocalTime { year, month, day, hour, minute, second } = clock(seconds);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}{fraction}")
+}
+
+/// The clock of UTC.
+pub(crate) fn utc(seconds: u64) -> RrdLocalTime {
     let (year, month, day) = civil_from_days((seconds / 86_400) as i64);
-    let second = seconds % 86_400;
-    let (hour, minute) = (second / 3600, second % 3600 / 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02}{fraction}", second % 60)
+    let second = (seconds % 86_400) as u32;
+    RrdLocalTime { year, month, day, hour: second / 3600, minute: second % 3600 / 60, second: second % 60 }
 }
 
 /// A packed DATETIME: year * 13 + month, day, hour, minute, second in bit fields, above a sign bit that is set.
@@ -243,7 +253,7 @@ fn time(value: u64, digits: u8) -> String {
 }
 
 /// Year, month and day of a day since 1970-01-01 (Howard Hinnant's `civil_from_days`).
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
+fn civil_from_days(days: i64) -> (u32, u32, u32) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
@@ -253,7 +263,7 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
+    (year as u32, month as u32, day as u32)
 }
 
 #[cfg(test)]
@@ -262,8 +272,12 @@ mod tests {
 
     #[test]
     fn times_read_as_sql_shows_them() {
-        assert_eq!(timestamp(1_700_000_000, 0), "2023-11-14 22:13:20");
-        assert_eq!(timestamp(1_700_000_000 << 16 | 1230, 3), "2023-11-14 22:13:20.123");
+        assert_eq!(timestamp(1_700_000_000, 0, &utc), "2023-11-14 22:13:20");
+        assert_eq!(timestamp(1_700_000_000 << 16 | 1230, 3, &utc), "2023-11-14 22:13:20.123");
+        let shown = shown(Codec::BigEndian { width: 4 }, Form::Timestamp { digits: 3 });
+        let clock = |seconds| RrdLocalTime { hour: utc(seconds).hour + 1, ..utc(seconds) };
+        assert_eq!(shown.int(1_700_000_000 << 16 | 1230, &clock), "2023-11-14 23:13:20.123");
+        assert_eq!(shown.int(0, &clock), "0000-00-00 00:00:00.000");
         let packed = 1u64 << 39 | ((2024 * 13 + 2) << 5 | 29) << 17 | 23 << 12 | 59 << 6 | 58;
         assert_eq!(datetime(packed, 0), "2024-02-29 23:59:58");
         assert_eq!(datetime(packed << 24 | 123_456, 6), "2024-02-29 23:59:58.123456");
@@ -272,8 +286,8 @@ mod tests {
     #[test]
     fn integers_keep_their_sign_and_bytes_are_escaped() {
         let shown = shown(Codec::Integer { width: 2, flip: 1 << 15 }, Form::Number);
-        assert_eq!(shown.int(0x7FFF), "-1");
-        assert_eq!(shown.int(0x8001), "1");
+        assert_eq!(shown.int(0x7FFF, &utc), "-1");
+        assert_eq!(shown.int(0x8001, &utc), "1");
         let bytes = super::Shown { form: Form::Binary, ..shown.clone() };
         assert_eq!(bytes.bytes(b"a\x01\xFF"), "a\\x01\\xFF");
         assert_eq!(super::Shown { form: Form::Text, ..shown }.bytes("naïve".as_bytes()), "naïve");
@@ -287,8 +301,8 @@ mod tests {
         assert_eq!(time_digits("time(3)"), 3);
         assert_eq!(time_digits("time"), 0);
         let date = shown(Codec::Integer { width: 3, flip: 0 }, Form::Date);
-        assert_eq!(date.int(2024 << 9 | 2 << 5 | 29), "2024-02-29");
-        assert_eq!(shown(Codec::Integer { width: 1, flip: 0 }, Form::Year).int(99), "1999");
+        assert_eq!(date.int(2024 << 9 | 2 << 5 | 29, &utc), "2024-02-29");
+        assert_eq!(shown(Codec::Integer { width: 1, flip: 0 }, Form::Year).int(99, &utc), "1999");
     }
 
     #[test]
@@ -307,9 +321,9 @@ mod tests {
         let found = names("enum('a','it''s, so','') CHARACTER SET latin1 COLLATE latin1_bin");
         assert_eq!(*found, ["a".to_owned(), "it's, so".to_owned(), String::new()]);
         let codec = Codec::Integer { width: 1, flip: 0 };
-        assert_eq!(shown(codec, Form::Enum(found.clone())).int(2), "it's, so");
-        assert_eq!(shown(codec, Form::Enum(found.clone())).int(9), "");
-        assert_eq!(shown(codec, Form::Set(found)).int(3), "a,it's, so");
+        assert_eq!(shown(codec, Form::Enum(found.clone())).int(2, &utc), "it's, so");
+        assert_eq!(shown(codec, Form::Enum(found.clone())).int(9, &utc), "");
+        assert_eq!(shown(codec, Form::Set(found)).int(3, &utc), "a,it's, so");
     }
 
     fn shown(codec: Codec, form: Form) -> Shown {

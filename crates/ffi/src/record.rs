@@ -16,7 +16,7 @@ use crate::ahead::Records;
 use crate::definition::{Definition, Field, IndexDefinition};
 use crate::field::{Codec, Value};
 use crate::image::{self, KeyPart, Order, Scratch};
-use crate::key_text::Shown;
+use crate::key_text::{Clock, Shown};
 use crate::status::{Failure, Outcome};
 
 /// How one column travels.
@@ -127,22 +127,22 @@ impl RecordFormat {
         })
     }
 
-    /// The key of a row, as an error message shows it.
-    pub fn key_text(&self, row: &[u8]) -> String {
-        self.text_of(&self.shown, row)
+    /// The key of a row, as an error message shows it; TIMESTAMPs as the clock does.
+    pub fn key_text(&self, row: &[u8], clock: Clock<'_>) -> String {
+        self.text_of(&self.shown, row, clock)
     }
 
     /// As [`RecordFormat::key_text`], for a secondary index.
-    pub fn index_text(&self, index: &IndexFormat, row: &[u8]) -> String {
-        self.text_of(&index.shown, row)
+    pub fn index_text(&self, index: &IndexFormat, row: &[u8], clock: Clock<'_>) -> String {
+        self.text_of(&index.shown, row, clock)
     }
 
-    fn text_of(&self, parts: &[Shown], row: &[u8]) -> String {
+    fn text_of(&self, parts: &[Shown], row: &[u8], clock: Clock<'_>) -> String {
         let view = self.layout.view(row);
         let part = |shown: &Shown| match shown.is_bytes() {
             _ if view.is_null(usize::from(shown.column)) => "NULL".to_owned(),
             true => shown.bytes(view.bytes(usize::from(shown.column))),
-            false => shown.int(view.int(usize::from(shown.column))),
+            false => shown.int(view.int(usize::from(shown.column)), clock),
         };
         parts.iter().map(part).collect::<Vec<_>>().join("-")
     }

@@ -10,8 +10,9 @@ use rrd_store::aggregate::{Answer, Query};
 use rrd_store::report::RowCounts;
 use rrd_store::{Engine, Error, Isolation, LockMode, Table, TextUse, Txn};
 
-use crate::abi::{self, RrdIsolation, RrdKilledFn};
+use crate::abi::{self, RrdIsolation, RrdKilledFn, RrdLocalTime, RrdLocalTimeFn};
 use crate::connections::{Connections, Place};
+use crate::key_text::{Clock, utc};
 use crate::record::RecordFormat;
 use crate::status::{Failure, Outcome};
 
@@ -31,20 +32,33 @@ pub struct Session {
     rows: RowCounts,
 }
 
-/// The server's connection, and how to ask whether its statement was killed.
+/// The server's connection, and what it can be asked.
 #[derive(Clone, Copy)]
-struct Connection {
-    pointer: *mut c_void,
-    killed: RrdKilledFn,
+pub struct Connection {
+    /// The server's own.
+    pub pointer: *mut c_void,
+    /// Whether its statement was killed.
+    pub killed: RrdKilledFn,
+    /// Its time zone.
+    pub local_time: RrdLocalTimeFn,
 }
 
-// SAFETY: the pointer is only handed back to its callback, and a session is only used by the connection's thread.
+// SAFETY: the pointer is only handed back to its callbacks, and a session is only used by the connection's thread.
 unsafe impl Send for Connection {}
 
 impl Connection {
     fn is_killed(&self) -> bool {
         // SAFETY: the connection is the one that the callback was given with, and this is its thread.
         self.killed.is_some_and(|killed| unsafe { killed(self.pointer) } != 0)
+    }
+
+    fn local_time(&self, seconds: u64) -> RrdLocalTime {
+        let mut time = utc(seconds);
+        if let Some(local_time) = self.local_time {
+            // SAFETY: as above, and the time is a local variable.
+            unsafe { local_time(self.pointer, seconds as i64, &mut time) };
+        }
+        time
     }
 }
 
@@ -53,14 +67,12 @@ impl Session {
     pub fn new(
         engine: &Arc<Engine>,
         connections: &Arc<Connections>,
-        pointer: *mut c_void,
+        connection: Connection,
         connection_id: u64,
-        killed: RrdKilledFn,
     ) -> Session {
-        let connection = Connection { pointer, killed };
         let mut txn = engine.begin();
         txn.set_interrupted(Box::new(move || connection.is_killed()));
-        let place = connections.enter(txn.id(), pointer, connection_id);
+        let place = connections.enter(txn.id(), connection.pointer, connection_id);
         Session {
             txn,
             connection,
@@ -158,7 +170,9 @@ impl Session {
             Ok(()) => Ok(()),
             Err(Failure::Store(Error::Duplicate { index, row, .. })) => {
                 self.txn.rollback();
-                Err(Failure::Explained(abi::RRD_DUPLICATE, duplicate_text(&written, index, &row)))
+                let connection = self.connection;
+                let text = duplicate_text(&written, index, &row, &|seconds| connection.local_time(seconds));
+                Err(Failure::Explained(abi::RRD_DUPLICATE, text))
             }
             Err(error) => {
                 self.txn.rollback();
@@ -210,11 +224,11 @@ impl Drop for Session {
 }
 
 /// The server's words for a duplicate; the value is left out when more than one table may have it.
-fn duplicate_text(written: &[Arc<RecordFormat>], index: u32, row: &[u8]) -> String {
+fn duplicate_text(written: &[Arc<RecordFormat>], index: u32, row: &[u8], clock: Clock<'_>) -> String {
     let mut tables = written.iter().filter(|format| format.layout().check(row));
     let (Some(format), None) = (tables.next(), tables.next()) else { return "Duplicate entry".to_owned() };
     match format.indexes().iter().find(|i| i.number + 1 == index as usize) {
-        Some(i) => format!("Duplicate entry '{}' for key '{}'", format.index_text(i, row), i.name),
-        None => format!("Duplicate entry '{}' for key 'PRIMARY'", format.key_text(row)),
+        Some(i) => format!("Duplicate entry '{}' for key '{}'", format.index_text(i, row, clock), i.name),
+        None => format!("Duplicate entry '{}' for key 'PRIMARY'", format.key_text(row, clock)),
     }
 }

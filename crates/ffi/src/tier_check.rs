@@ -8,7 +8,7 @@ use rrd_store::{Engine, Table};
 
 use crate::info::Cell;
 use crate::info_time::time_cell;
-use crate::key_text::timestamp;
+use crate::key_text::{timestamp, utc};
 use crate::status::Outcome;
 
 /// Compares the tiers of a table with its rows; what is wrong, in words.
@@ -53,7 +53,7 @@ fn key_text(schema: &Schema, difference: &TierDifference, row: &[u8]) -> String 
     let start = time.map_or(String::new(), |column| {
         let value = difference.layout.view(row).int(column);
         match (time_cell(schema, value), schema.time.map(|time| time.unit)) {
-            (_, Some(TimeUnit::Timestamp { fraction_digits })) => timestamp(value, fraction_digits) + " UTC",
+            (_, Some(TimeUnit::Timestamp { fraction_digits })) => timestamp(value, fraction_digits, &utc) + " UTC",
             (Cell::Text(text), _) => text,
             (Cell::Unsigned(number), _) => number.to_string(),
             _ => value.to_string(),

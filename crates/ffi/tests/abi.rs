@@ -163,7 +163,7 @@ impl Opened {
             let status = rrd_table_create(opened.engine, text("db/t"), &definition, &mut error);
             assert_eq!(status, RRD_OK, "{}", message(&error));
             rrd_table_open(opened.engine, text("db/t"), &definition, &mut opened.table, &mut error);
-            rrd_session_open(opened.engine, null_mut(), 0, None, &mut opened.session, &mut error);
+            rrd_session_open(opened.engine, null_mut(), 0, None, None, &mut opened.session, &mut error);
             rrd_session_begin_statement(opened.session, RRD_REPEATABLE_READ, 1000, &mut error);
             rrd_table_set_columns(opened.table, [0u32, 1, 2, 3].as_ptr(), 4, RRD_LOCK_NONE, false, &mut error);
         }
