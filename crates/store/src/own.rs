@@ -23,9 +23,9 @@ use crate::row::RowLayout;
 pub enum OnDuplicate {
     /// INSERT, LOAD DATA: error 1062.
     Fail,
-    /// INSERT IGNORE: reported; at commit the row is left out.
+    /// INSERT IGNORE: reported; the key is locked first, but by bulk statements. At commit the row is left out.
     Ignore,
-    /// REPLACE: reported; at commit the row replaces the other.
+    /// REPLACE: reported; the key is locked first, but by bulk statements. At commit the row replaces the other.
     Replace,
     /// ON DUPLICATE KEY UPDATE: reported; the key is locked first, so nobody can be faster.
     Update,

@@ -237,6 +237,36 @@ fn what_a_coordinator_was_told_is_not_settled_silently() {
     }
 }
 
+/// Of two that have another plan for a taken key the second waits for the first, whether the key is the table's or that of
+/// a unique index; then it knows what it can tell.
+#[test]
+fn a_key_that_one_like_it_has_just_inserted_is_waited_for() {
+    let (engine, table) = create_indexed(&SimFs::new(), 1 << 20);
+    let modes = [OnDuplicate::Ignore, OnDuplicate::Replace, OnDuplicate::Update];
+    let pairs = modes.iter().flat_map(|&first| modes.map(|second| (first, second)));
+    for (n, (first, second)) in pairs.enumerate() {
+        let what = format!("{first:?}, then {second:?}");
+        let id = 10 * n as u64;
+        for (key, value) in [(id, id + 1), (id + 1, id)] {
+            let mut fast = engine.begin();
+            put(&mut fast, &table, id, id, first);
+            let mut slow = engine.begin();
+            slow.set_lock_timeout_ms(0);
+            let busy = slow.insert(&table, &row_of(&table, key, value), second);
+            assert!(matches!(busy, Err(Error::LockTimeout)), "{what}: {busy:?}");
+            if key > id {
+                fast.commit().expect("commit");
+                let taken = slow.insert(&table, &row_of(&table, key, value), second);
+                assert!(matches!(taken, Err(Error::Duplicate { .. })), "{what}: {taken:?}");
+            } else {
+                fast.rollback();
+                put(&mut slow, &table, key, value, second);
+            }
+            slow.rollback();
+        }
+    }
+}
+
 /// What a transaction has put and taken away again is nothing: a row that another one put there meanwhile stays.
 #[test]
 fn a_row_put_and_taken_away_does_not_take_away_another_ones() {

@@ -25,6 +25,7 @@ impl Txn {
     /// Many inserts into this table follow, and no reads. When they are large, those with [`OnDuplicate::Fail`] may be
     /// checked late: a duplicate is then reported by a later `insert` or by `end_bulk`. Not for ON DUPLICATE KEY UPDATE.
     pub fn begin_bulk(&mut self, table: &Arc<Table>) {
+        self.writes_many = true;
         let t = self.table_index(table);
         let TxnTable { bulk, layout, .. } = &mut self.tables[t];
         bulk.get_or_insert_with(|| Bulk::new(layout, !table.indexes().is_empty()));

@@ -18,9 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Txn {
-    /// Makes sure that a key is free. `None`: this transaction itself removed the row that was there.
+    /// Makes sure that a key is free. `None`: this transaction itself removed the row that was there. Who has another plan
+    /// for a key that is taken locks it, and so waits for others like it that have just inserted it: a coordinator is told
+    /// what becomes of the row, so that it cannot be settled at COMMIT. A lock for each of many rows would take too much memory.
     pub(super) fn claim(&mut self, t: usize, key: &Key, row: &[u8], mode: OnDuplicate) -> Result<Option<OnDuplicate>> {
-        if mode == OnDuplicate::Update {
+        if mode == OnDuplicate::Update || (mode != OnDuplicate::Fail && !self.writes_many) {
             let table = self.tables[t].table.clone();
             self.lock_row(&table, key, LockMode::Exclusive)?;
         }

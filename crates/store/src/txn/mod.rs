@@ -61,6 +61,8 @@ pub struct Txn {
     undo: Vec<Undo>,
     next_savepoint: u64,
     pub(crate) holds_locks: bool,
+    /// The statement under way is a bulk statement, or began as one.
+    writes_many: bool,
     pub(crate) lock_timeout: Duration,
     pub(crate) interrupted: Interrupted,
     /// Set once it is prepared: the engine keeps its writes under this id.
@@ -174,6 +176,7 @@ impl Txn {
             undo: Vec::new(),
             next_savepoint: 1,
             holds_locks: false,
+            writes_many: false,
             interrupted: Box::new(|| false),
             prepared: None,
             ordered: None,
@@ -210,6 +213,7 @@ impl Txn {
 
     /// Begins a statement: under READ COMMITTED its reads see what is committed now.
     pub fn start_statement(&mut self) {
+        self.writes_many = false;
         if self.isolation == Isolation::ReadCommitted {
             self.snapshot = None;
         }
@@ -531,6 +535,7 @@ impl Txn {
 
     /// Forgets all state after a commit or rollback.
     pub(crate) fn reset(&mut self) {
+        self.writes_many = false;
         self.snapshot = None;
         self.tables.clear();
         self.savepoints.clear();
