@@ -10,6 +10,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -19,6 +20,7 @@ use crate::limits;
 use crate::pause::Pause;
 
 mod frame;
+mod gather;
 mod recover;
 mod wait;
 mod writer;
@@ -26,8 +28,9 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+use gather::Gather;
 pub use recover::Replay;
-use wait::{Seat, Waiter};
+use wait::{Seat, Waiter, Word};
 pub use writer::HeldFile;
 use writer::{Failure, Writer};
 
@@ -70,6 +73,9 @@ struct Shared {
     busy: bool,
     /// Who waits for a leader, in the order in which they came.
     waiters: Vec<Waiter>,
+    gather: Gather,
+    /// Whether one of those who wait waits for others, and will lead when its time is up.
+    gathering: bool,
     poisoned: Option<String>,
     file_bytes: u64,
 }
@@ -103,6 +109,8 @@ impl Wal {
             refusals: 0,
             busy: false,
             waiters: Vec::new(),
+            gather: Gather::default(),
+            gathering: false,
             poisoned: None,
             file_bytes: writer.bytes(),
         };
@@ -189,6 +197,8 @@ impl Wal {
             Err(Failure::Full(e)) => Err(e),
             Err(Failure::Broken(e)) => {
                 shared.poisoned = Some(e.to_string());
+                // There may be no leader who would tell them.
+                shared.take_served().into_iter().for_each(|(waiter, _)| waiter.seat.call(Word::Look));
                 Err(e)
             }
         }
@@ -246,20 +256,41 @@ impl Wal {
     /// [`Wal::sync`] or [`Wal::write`]. When the fate of a group is known, its leader calls `settled` before it wakes
     /// those who wait for it, so that what it can do for all of them is done once and they wake only once.
     pub fn flush(&self, up_to: Lsn, durable: bool, settled: &dyn Fn()) -> Result<()> {
+        let (mut has_come, mut has_waited) = (false, false);
         let mut shared = self.shared.lock();
         loop {
             if let Some(outcome) = self.outcome(&shared, up_to, durable) {
                 return outcome;
             }
-            if !shared.busy {
-                self.lead(&mut shared, durable, settled);
-                continue;
+            if durable && !std::mem::replace(&mut has_come, true) {
+                shared.gather.arrive(Instant::now());
             }
+            let limit = match shared.turn(durable, has_waited) {
+                Turn::Lead => {
+                    self.lead(&mut shared, durable, settled);
+                    continue;
+                }
+                Turn::Wait => None,
+                Turn::Gather(limit) => Some(limit),
+            };
             let seat = Seat::take();
             shared.waiters.push(Waiter { up_to, durable, seat: seat.clone() });
-            if MutexGuard::unlocked(&mut shared, || seat.wait()) {
+            drop(shared);
+            let mut word = seat.wait(limit);
+            if word.is_none() {
+                // Nobody came in time, unless it was called upon just now.
+                shared = self.shared.lock();
+                has_waited = true;
+                if shared.leave(&seat) {
+                    continue;
+                }
+                drop(shared);
+                word = seat.wait(None);
+            }
+            if word == Some(Word::Done) {
                 return Ok(());
             }
+            shared = self.shared.lock();
         }
     }
 
@@ -286,6 +317,8 @@ impl Wal {
         let (start, end) = (shared.buffer_start, shared.end);
         shared.buffer_start = end;
         shared.busy = true;
+        shared.gathering = false;
+        let begun = Instant::now();
         let (outcome, file_bytes) = MutexGuard::unlocked(shared, || {
             let _pause = durable.then(Pause::begin);
             let mut writer = self.writer.lock();
@@ -301,20 +334,56 @@ impl Wal {
             shared.spare = group;
         }
         let served = shared.take_served();
-        // The next group is on its way to the disk while this one's commits are applied.
-        if let Some(next) = shared.take_first() {
-            next.seat.look();
+        let now = Instant::now();
+        if durable {
+            shared.gather.settle(served.len() + 1, now - begun, now);
+        }
+        let mut next = shared.take_first();
+        if shared.gather.patience(now).is_none() {
+            // The next group is on its way to the disk while this one's commits are applied.
+            next.take().iter().for_each(|next| next.seat.call(Word::Look));
         }
         MutexGuard::unlocked(shared, || {
             settled();
             served
                 .into_iter()
-                .for_each(|(waiter, is_done)| if is_done { waiter.seat.done() } else { waiter.seat.look() });
+                .for_each(|(waiter, is_done)| waiter.seat.call(if is_done { Word::Done } else { Word::Look }));
+            // It waits for those who were woken, so they go first.
+            next.iter().for_each(|next| next.seat.call(Word::Look));
         });
     }
 }
 
+/// What somebody does whose record is not where it should be.
+enum Turn {
+    /// Take all that is in the buffer to the disk.
+    Lead,
+    /// Wait for who does.
+    Wait,
+    /// Wait for others as long as this, then lead.
+    Gather(Duration),
+}
+
 impl Shared {
+    fn turn(&mut self, durable: bool, has_waited: bool) -> Turn {
+        if self.busy {
+            return Turn::Wait;
+        }
+        if !durable || has_waited || self.gather.is_complete() {
+            return Turn::Lead;
+        }
+        if self.gathering {
+            return Turn::Wait;
+        }
+        match self.gather.patience(Instant::now()) {
+            None => Turn::Lead,
+            Some(limit) => {
+                self.gathering = true;
+                Turn::Gather(limit)
+            }
+        }
+    }
+
     fn append(&mut self, incarnation: u64, parts: &[&[u8]]) -> Lsn {
         let before = self.buffer.len();
         frame::encode(&mut self.buffer, incarnation, self.end, self.synced, parts);
@@ -341,6 +410,12 @@ impl Shared {
     /// Takes out the waiter that came first: it leads, unless somebody else does by then.
     fn take_first(&mut self) -> Option<Waiter> {
         (!self.waiters.is_empty()).then(|| self.waiters.remove(0))
+    }
+
+    /// Takes out the waiter in a seat, whose time is up. False if somebody else has taken it out: then it is called.
+    fn leave(&mut self, seat: &Arc<Seat>) -> bool {
+        let at = self.waiters.iter().position(|waiter| Arc::ptr_eq(&waiter.seat, seat));
+        at.map(|at| self.waiters.remove(at)).is_some()
     }
 
     fn check_poison(&self) -> Result<()> {

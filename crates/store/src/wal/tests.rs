@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+use crate::fs::os::OsFs;
 use crate::fs::sim::SimFs;
 
 const DIR: &str = "log";
@@ -389,6 +390,50 @@ fn room_behind_the_last_record_is_passed_over_and_given_back() {
     commit(&wal, b"three").unwrap();
     assert_eq!(fs.read(&path).len(), 64 + 27 + 24 + 324, "nothing is left behind the end of an older file");
     assert_eq!(open(&fs.power_cut(1)).1.len(), 3);
+}
+
+/// The simulated disk is too fast for anybody to wait for others.
+#[test]
+fn threads_on_a_disk_wait_for_each_other_and_all_are_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |payloads: &mut Vec<Vec<u8>>| {
+        Wal::open(Arc::new(OsFs), dir.path(), &mut |_, payload| {
+            payloads.push(payload.to_vec());
+            Ok(())
+        })
+        .unwrap()
+    };
+    let wal = open(&mut Vec::new());
+    std::thread::scope(|scope| {
+        for thread in 0..6u8 {
+            let wal = &wal;
+            scope.spawn(move || {
+                for i in 0..40u8 {
+                    let lsn = wal.append(&[thread, i]).unwrap();
+                    // Some are slow, some leave early, some do not want a sync.
+                    match thread {
+                        0 => wal.write(lsn).unwrap(),
+                        1 if i > 20 => return,
+                        2 => {
+                            std::thread::sleep(Duration::from_micros(u64::from(i) * 50));
+                            wal.sync(lsn).unwrap();
+                        }
+                        _ => wal.sync(lsn).unwrap(),
+                    }
+                    assert!(thread == 0 || wal.synced() >= lsn);
+                }
+            });
+        }
+    });
+    drop(wal);
+    let mut payloads = Vec::new();
+    open(&mut payloads);
+    for thread in 0..6u8 {
+        let of_thread: Vec<u8> = payloads.iter().filter(|p| p[0] == thread).map(|p| p[1]).collect();
+        let expected = if thread == 1 { 0..21u8 } else { 0..40 };
+        // One that left did not wait for its last record.
+        assert!(of_thread.iter().copied().take(expected.len()).eq(expected), "{thread}: {of_thread:?}");
+    }
 }
 
 #[test]

@@ -3,16 +3,24 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
 use super::Lsn;
 use crate::pause::Pause;
 
 /// Nothing happened yet.
 const WAITS: u8 = 0;
-/// The record is where it should be.
 const DONE: u8 = 1;
-/// Look what happened, or lead.
 const LOOK: u8 = 2;
+
+/// What a thread is told that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// The record is where it should be.
+    Done,
+    /// Look what happened, or lead.
+    Look,
+}
 
 /// Somebody who waits for the record that ends at `up_to`.
 pub struct Waiter {
@@ -32,7 +40,7 @@ thread_local! {
 }
 
 impl Seat {
-    /// The seat of the calling thread, empty.
+    /// The seat of the calling thread, empty. Nobody else has it any more: who takes a waiter out of the list calls it once.
     pub fn take() -> Arc<Seat> {
         SEAT.with(|seat| {
             seat.word.store(WAITS, Ordering::Relaxed);
@@ -40,28 +48,30 @@ impl Seat {
         })
     }
 
-    /// Waits for a word: true if the record is where it should be.
-    pub fn wait(&self) -> bool {
+    /// Waits for a word; `None` if none came in time.
+    pub fn wait(&self, limit: Option<Duration>) -> Option<Word> {
         let _pause = Pause::begin();
+        let deadline = limit.map(|limit| Instant::now() + limit);
         loop {
             match self.word.load(Ordering::Acquire) {
-                WAITS => thread::park(),
-                word => return word == DONE,
+                DONE => return Some(Word::Done),
+                LOOK => return Some(Word::Look),
+                _ => {}
+            }
+            match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                None => thread::park(),
+                Some(Duration::ZERO) => return None,
+                Some(left) => thread::park_timeout(left),
             }
         }
     }
 
-    /// Tells that the record is where it should be.
-    pub fn done(&self) {
-        self.wake(DONE);
-    }
-
-    /// Tells to look again.
-    pub fn look(&self) {
-        self.wake(LOOK);
-    }
-
-    fn wake(&self, word: u8) {
+    /// Gives it a word.
+    pub fn call(&self, word: Word) {
+        let word = match word {
+            Word::Done => DONE,
+            Word::Look => LOOK,
+        };
         self.word.store(word, Ordering::Release);
         self.thread.unpark();
     }
