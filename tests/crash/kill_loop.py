@@ -186,7 +186,8 @@ class Writer:
             self.put("INSERT", table, keys)
 
     def insert_many(self):
-        self.insert(50)
+        # From 64 new rows on they stay together, see docs/architecture.md.
+        self.insert(self.rng.choice([50, 300]))
 
     def replace(self):
         table = self.rng.choice(["readings", "hosts"])

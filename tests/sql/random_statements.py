@@ -94,7 +94,7 @@ class Generator:
         return f" RETURNING {', '.join(column.name for column in self.rng.sample(schema.columns, 2))}"
 
     def insert(self, schema):
-        most = 40 if self.rng.random() < 0.05 else 8
+        most = self.rng.choice([40, 150]) if self.rng.random() < 0.05 else 8
         if schema.auto and self.rng.random() < 0.3:
             columns = [column for column in schema.columns if column is not schema.auto]
             values = ", ".join(column.value(self.rng) for column in columns)
