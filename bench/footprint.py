@@ -117,7 +117,7 @@ class Sizes:
     def __init__(self, server, names):
         self.data = server.data
         ids = dict(server.sql("SELECT table_name, table_id FROM information_schema.rrd_tables"))
-        self.folders = {name: self.data / "#rrd" / f"table-{int(ids[name]):08}" for name in names if name in ids}
+        self.folders = {name: self.data / "#rrd" / f"table-{int(ids[name]):08x}" for name in names if name in ids}
 
     def sample(self):
         # A merge may remove a file while it is being counted.
