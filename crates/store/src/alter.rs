@@ -92,6 +92,10 @@ impl Engine {
     pub fn alter_tables(&self, mut changes: Vec<Alteration>) -> Result<()> {
         self.check_writable()?;
         changes.iter().try_for_each(Alteration::check)?;
+        for change in changes.iter().filter(|change| self.is_in_ring_of_bytes(&change.table)) {
+            // With the locks of below no room can be made.
+            self.flush_table(&change.table)?;
+        }
         let tiers_of = |change: &mut Alteration| match change.tiers.take() {
             Some(tiers) => tiers.check_names(self, &change.table).map(|()| tiers),
             None => self.tier_changes(&change.table, &change.schema),

@@ -13,11 +13,12 @@ use rrd_codec::Effort;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::fs::space::Room;
 use crate::index::Index;
 use crate::limits;
 use crate::live::LiveSegment;
 use crate::own::{OnDuplicate, PrivateSegment};
-use crate::ring::Reserved;
+use crate::ring::WRITE_TRIES;
 use crate::row::RowLayout;
 use crate::table::Table;
 use crate::write_out::OutRows;
@@ -54,8 +55,6 @@ pub struct Written {
     pub entries: Vec<Vec<PrivateSegment>>,
     /// Rows before this time were left out: those behind them fill the ring.
     pub passed: Option<u64>,
-    /// Room in a ring of bytes.
-    pub reserved: Vec<Reserved>,
     /// The newest rows, of the table and of each index; nothing if the worker need not know.
     pub newness: Vec<Newness>,
     /// Some row that was not looked up may exist already.
@@ -173,7 +172,6 @@ impl Worker {
                 written.entries.resize_with(indexes.len(), Vec::new);
                 for run in incoming {
                     write_run(&engine, (&table, &layout), &indexes, &run, mode, &mut written)?;
-                    engine.reserve_bulk(&table, &mut written)?;
                     // Nobody waits for it.
                     let _ = done.try_send(run);
                 }
@@ -207,8 +205,8 @@ fn write_run(
     {
         written.is_doubtful |= !newness.note(table, layout, run, &order)?;
     }
-    engine.make_room_for_bulk(table, run.len() as u64, written)?;
-    written.rows.extend(engine.write_private(table, layout, &in_order(run, &order, layout), Some(mode))?);
+    let rows = write_in_ring(engine, table, (table, layout), in_order(run, &order, layout), mode, written)?;
+    written.rows.extend(rows);
     for (number, index) in indexes.iter().enumerate() {
         let (entries, order) = entries_of(index, number, layout, run)?;
         let entry_layout = index.table.layout();
@@ -219,9 +217,30 @@ fn write_run(
             written.is_doubtful |= !newness.note(&index.table, &entry_layout, &entries, &order)?;
         }
         let rows = in_order(&entries, &order, &entry_layout);
-        written.entries[number].extend(engine.write_private(&index.table, &entry_layout, &rows, Some(mode))?);
+        let entries = write_in_ring(engine, table, (&index.table, &entry_layout), rows, mode, written)?;
+        written.entries[number].extend(entries);
     }
     Ok(())
+}
+
+/// Writes rows of a run, or entries of them, within the bytes that their table may have.
+fn write_in_ring(
+    engine: &Engine,
+    table: &Arc<Table>,
+    (part, layout): (&Arc<Table>, &Arc<RowLayout>),
+    mut rows: OutRows<'_>,
+    mode: OnDuplicate,
+    written: &mut Written,
+) -> Result<Vec<PrivateSegment>> {
+    let (mut row_bytes, mut tries) = (None, 0);
+    loop {
+        let room = engine.make_room_for_bulk(table, (part, layout), &mut rows, row_bytes, written)?;
+        room.iter().filter(|_| tries >= WRITE_TRIES).for_each(|room| room.lift());
+        let private = engine.write_private(part, layout, &rows, Some(mode), room.as_ref())?;
+        let Some(room) = room.filter(|room| room.is_over()) else { return Ok(private) };
+        row_bytes = Some(room.wanted() as f64 / rows.len().max(1) as f64);
+        tries += 1;
+    }
 }
 
 fn in_order<'r>(run: &'r Run, order: &Order, layout: &RowLayout) -> OutRows<'r> {
@@ -264,15 +283,17 @@ fn refused_in_run(index: &Index, number: usize, layout: &RowLayout, run: &Run, r
 }
 
 impl Engine {
-    /// Writes rows to private segments: files that vanish again unless their transaction commits.
+    /// Writes rows to private segments: files that vanish again unless their transaction commits. For `room` see
+    /// [`Engine::write_segments`].
     pub(crate) fn write_private(
         &self,
         table: &Arc<Table>,
         layout: &Arc<RowLayout>,
         rows: &OutRows<'_>,
         expects_absent: Option<OnDuplicate>,
+        room: Option<&Arc<Room>>,
     ) -> Result<Vec<PrivateSegment>> {
-        let metas = self.write_segments(table, layout, rows, Effort::Fast)?;
+        let metas = self.write_segments(table, layout, rows, Effort::Fast, room)?;
         Ok(metas
             .into_iter()
             .map(|meta| {

@@ -452,7 +452,6 @@ impl Engine {
                 }
             }
             own.bytes = 0;
-            own.reserved.clear();
             own.generation += 1;
         }
         for dropped in &pending.drops {

@@ -3,10 +3,11 @@
 //! One log, one manifest, one block cache, one order of commits. DDL lives here; commits in commit.rs, flushes in
 //! flush.rs, merges in compaction/, start-up in recovery.rs, background threads in workers.rs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -71,7 +72,7 @@ pub struct Engine {
     /// Tables with rows in memtables, and perhaps some that had some: see `trim_log`.
     pub(crate) in_memory: Mutex<BTreeMap<TableId, Arc<Table>>>,
     /// Segments that are no longer used but that a query may still read, see `retire`.
-    retired: Mutex<Vec<Arc<LiveSegment>>>,
+    pub(crate) retired: Mutex<Vec<(Arc<LiveSegment>, Instant)>>,
     /// Held by the one commit that sets memtables aside.
     pub(crate) freezing: Mutex<()>,
     pub(crate) tuning: Tuning,
@@ -443,12 +444,10 @@ impl Engine {
         }
         loop {
             self.forget_dropped(table);
-            let forget_until = self.forget_until(table);
             let version = table.version();
             let has_time = table.schema().time.is_some();
             let pinned_chunks = table.pinned_chunks();
-            let metas = || version.segments.values().map(|s| s.meta()).filter(|m| !pinned_chunks.contains(&m.chunk));
-            let mut plans = choose(metas(), has_time, everything, forget_until);
+            let mut plans = self.chosen_merges(table, &version, &pinned_chunks, everything);
             if plans.is_empty() && !has_time && pinned_chunks.is_empty() && self.is_mostly_gone(table, &version) {
                 plans.push(Plan { chunk: 0, segments: version.segments.keys().copied().collect(), whole_chunk: true });
             }
@@ -456,7 +455,8 @@ impl Engine {
                 plans = self.merges_behind_floors(table, &version, &pinned_chunks)?;
             }
             if plans.is_empty() {
-                if waits_for_snapshots(metas()) {
+                let metas = version.segments.values().map(|s| s.meta());
+                if waits_for_snapshots(metas.filter(|m| !pinned_chunks.contains(&m.chunk))) {
                     self.workers.ask_merge_later(table.id);
                 }
                 return Ok(());
@@ -468,17 +468,31 @@ impl Engine {
                 if plans.iter().any(|plan| pinned.contains(&plan.chunk)) {
                     break;
                 }
-                let _room = self.make_room_for_merges(table, plans)?;
-                self.run_merges(table, plans, progress)?;
+                if !self.run_merges_in_ring(table, plans, progress)? {
+                    self.workers.ask_merge_later(table.id);
+                    return Ok(());
+                }
             }
         }
+    }
+
+    /// The merges that are due by the sizes of segments.
+    pub(crate) fn chosen_merges(
+        &self,
+        table: &Table,
+        version: &Version,
+        pinned: &BTreeSet<u64>,
+        everything: bool,
+    ) -> Vec<Plan> {
+        let metas = version.segments.values().map(|s| s.meta()).filter(|m| !pinned.contains(&m.chunk));
+        let has_time = table.schema().time.is_some();
+        choose(metas, has_time, everything, self.forget_until(table), self.is_in_ring_of_bytes(table))
     }
 
     /// Puts merges together that are done at once: many small ones cost few syncs then.
     fn merge_rounds<'a>(&self, table: &Table, version: &Version, mut plans: &'a [Plan]) -> Vec<&'a [Plan]> {
         // In a ring of bytes old and new segments need room side by side.
-        let is_tight = self.ring_of(table, &table.schema()).is_some_and(|ring| ring.max_bytes.is_some());
-        let most = if is_tight { 0 } else { limits::MERGE_ROUND_BYTES };
+        let most = if self.is_in_ring_of_bytes(table) { 0 } else { limits::MERGE_ROUND_BYTES };
         let mut rounds = Vec::new();
         while !plans.is_empty() {
             let mut bytes = 0;
@@ -498,7 +512,8 @@ impl Engine {
     pub(crate) fn retire(&self, segments: impl Iterator<Item = Arc<LiveSegment>>) {
         let marked = segments.inspect(|segment| segment.mark_obsolete());
         if self.workers.is_background() {
-            self.retired.lock().extend(marked);
+            let now = Instant::now();
+            self.retired.lock().extend(marked.map(|segment| (segment, now)));
         } else {
             marked.for_each(drop);
         }
@@ -508,7 +523,7 @@ impl Engine {
     pub(crate) fn remove_retired(&self) {
         let mut retired = self.retired.lock();
         // Nobody can get hold of one that only the list has.
-        let is_unread = |segment: &Arc<LiveSegment>| Arc::strong_count(segment) == 1;
+        let is_unread = |(segment, _): &(Arc<LiveSegment>, Instant)| Arc::strong_count(segment) == 1;
         let (unread, read): (Vec<_>, Vec<_>) = std::mem::take(&mut *retired).into_iter().partition(is_unread);
         *retired = read;
         drop(retired);
@@ -520,7 +535,9 @@ impl Engine {
         if table.version().dropped.is_empty() {
             return;
         }
-        let oldest = self.oldest_snapshot();
+        // Asked in this order: a snapshot that is taken in between sees what was visible before, or more.
+        let visible = self.visible_seq.load(Ordering::Acquire);
+        let oldest = self.snapshots.oldest_reader().map_or(visible, |(seq, _)| seq);
         let mut unseen = Vec::new();
         table.install(|version| {
             version.dropped.retain(|_, (segment, seq)| {
@@ -693,6 +710,11 @@ impl Engine {
         self.snapshots.take(txn, || self.visible_seq.load(Ordering::Acquire))
     }
 
+    /// A snapshot that a transaction checks keys by.
+    pub(crate) fn take_snapshot_for_checks(&self, txn: u64) -> Arc<Snapshot> {
+        self.snapshots.take_for_checks(txn, || self.visible_seq.load(Ordering::Acquire))
+    }
+
     pub(crate) fn open_snapshots(&self) -> Vec<u64> {
         self.snapshots.list(|| self.visible_seq.load(Ordering::Acquire))
     }
@@ -860,7 +882,6 @@ impl Table {
             fallen_seen: Mutex::default(),
             flushed_row_bytes: AtomicU64::new(0),
             pushed_until: AtomicU64::new(0),
-            reserved_bytes: AtomicU64::new(0),
             refused_rows: AtomicU64::new(0),
         }
     }

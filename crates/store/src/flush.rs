@@ -7,11 +7,12 @@ use rrd_codec::Effort;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::fs::space::Room;
 use crate::limits;
 use crate::live::LiveSegment;
 use crate::manifest::edit::Edit;
 use crate::memtable::{Memtable, VersionRef, Versions};
-use crate::ring::{Reserved, horizon_edits};
+use crate::ring::{WRITE_TRIES, horizon_edits};
 use crate::segment::SegmentMeta;
 use crate::table::Table;
 use crate::wal::Lsn;
@@ -19,9 +20,6 @@ use crate::write_out::{OutRow, OutRows};
 
 /// When memtables are over half of what they may have, at least this part of it is set aside at once.
 const MEMTABLE_PARTS: usize = 8;
-
-/// How often a memtable is written that turns out to take more than there is room for in a ring of bytes.
-const FLUSH_TRIES: u32 = 4;
 
 impl Engine {
     /// Sets the active memtable of a table aside, unless it is empty.
@@ -62,8 +60,8 @@ impl Engine {
             let frozen = table.version().frozen.first().cloned().filter(|(memtable, _)| Arc::ptr_eq(memtable, &oldest));
             if let Some((memtable, complete_up_to)) = frozen {
                 // What does not fit though all was done for it, because a snapshot sees it, is written all the same.
-                let room = room.as_ref().filter(|_| tries < FLUSH_TRIES);
-                takes = self.flush_memtable(table, &memtable, complete_up_to, room)?;
+                room.iter().filter(|_| tries >= WRITE_TRIES).for_each(|room| room.lift());
+                takes = self.flush_memtable(table, &memtable, complete_up_to, room.as_ref())?;
             }
             tries = if takes.is_some() { tries + 1 } else { 0 };
         }
@@ -85,7 +83,7 @@ impl Engine {
         table: &Table,
         memtable: &Arc<Memtable>,
         complete_up_to: u64,
-        room: Option<&Reserved>,
+        room: Option<&Arc<Room>>,
     ) -> Result<Option<u64>> {
         self.check_writable()?;
         let _job = self.activity.begin("flush", table.name(), memtable.len() as u64);
@@ -125,25 +123,25 @@ impl Engine {
                 row.map(|row| OutRow { row, seq: v.seq, tombstone: v.row.is_none() })
             })
             .collect();
-        let metas = self.write_segments(table, layout, &rows, Effort::Fast)?;
+        let metas = self.write_segments(table, layout, &rows, Effort::Fast, room)?;
         let mut edits = table.edits_for(&metas);
         edits.push(Edit::Flushed { table: table.id, seq: complete_up_to });
         if !table.is_index() && table.version().gate.latest().is_some() {
             edits.extend(horizon_edits(table));
         }
-        let refreshed = match self.refresh_tiers(table, memtable, complete_up_to) {
+        let refreshed = match self.refresh_tiers(table, memtable, complete_up_to, room) {
             Ok(refreshed) => refreshed,
             Err(error) => {
                 self.remove_refused(table, &metas);
                 return Err(error);
             }
         };
-        let written = metas.iter().map(|m| m.bytes).sum::<u64>() + refreshed.bytes();
-        if !self.fits_in_ring(written, room) {
+        if let Some(room) = room.filter(|room| room.is_over()) {
             self.remove_refused(table, &metas);
             self.remove_refreshed(&refreshed);
-            return Ok(Some(written));
+            return Ok(Some(room.wanted()));
         }
+        let written = metas.iter().map(|m| m.bytes).sum::<u64>() + refreshed.bytes();
         edits.extend(refreshed.edits(table));
         edits.extend(table.gone_edits(&gone));
         if let Err(error) = self.commit_manifest(&edits) {

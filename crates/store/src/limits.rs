@@ -43,6 +43,13 @@ pub const MAX_CHUNK_SEGMENTS: usize = 12;
 /// Share of tombstones in a chunk from which on a merge gives back enough space to be worth rewriting the rest.
 pub const TOMBSTONES_WORTH_A_MERGE: f64 = 0.25;
 
+/// Share of a sealed chunk that what came late to it must have, in a ring of bytes, to be worth rewriting the chunk: each late
+/// row costs the writing of less than ten others.
+pub const LATE_SHARE_WORTH_A_MERGE: f64 = 0.125;
+
+/// Segments of late rows that are worth it all the same: scans would have to merge too many.
+pub const LATE_SEGMENTS_WORTH_A_MERGE: usize = 6;
+
 /// Merges that are planned at one look through a table's segments; then it is looked anew. A table can have more than
 /// ten thousand segments, and each may be due for a merge.
 pub const MERGES_PLANNED: usize = 256;

@@ -15,7 +15,6 @@ use crate::cursor::Direction;
 use crate::group::OWN_SEQ;
 use crate::live::LiveSegment;
 use crate::memtable::{Key, RowCollector};
-use crate::ring::Reserved;
 use crate::row::RowLayout;
 
 /// What an insert does when its key exists; also what becomes of it when another transaction was faster.
@@ -91,8 +90,6 @@ pub struct OwnWrites {
     pub private: Vec<PrivateSegment>,
     /// Set when a bulk statement wrote more than `MAX_BYTES`: what is older than this time was left out.
     pub passed: Option<u64>,
-    /// Room for private segments in a ring of bytes.
-    pub reserved: Vec<Reserved>,
     /// Changes with every write: cursors notice and look again.
     pub generation: u64,
     /// Set when a cursor reads it: from then on `recent` is kept.

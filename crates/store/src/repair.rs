@@ -264,7 +264,7 @@ impl Engine {
         entries: &BTreeMap<Key, Vec<u8>>,
     ) -> Result<Vec<PrivateSegment>> {
         let rows = OutRows::new(entries.values().map(Vec::as_slice).collect(), None);
-        self.write_private(&index.table, layout, &rows, None)
+        self.write_private(&index.table, layout, &rows, None, None)
     }
 
     /// Puts the new segments and entries in the place of the old ones.

@@ -26,6 +26,8 @@ struct Opened {
     since: Instant,
     /// Whose it is.
     txn: u64,
+    /// Set for one by which rows are read. Others say what was committed when keys were checked.
+    reads: bool,
 }
 
 /// The state of the engine after the commit with this sequence number; stays readable while it is held.
@@ -40,12 +42,22 @@ impl Snapshots {
     /// Takes a snapshot for a transaction (0: for none). `visible` is read under the lock, so that no flush can
     /// miss it.
     pub fn take(self: &Arc<Self>, txn: u64, visible: impl FnOnce() -> u64) -> Arc<Snapshot> {
+        self.take_to(true, txn, visible)
+    }
+
+    /// The same for a transaction that only wants to know later what was committed since: newer sequence numbers stay, but no
+    /// rows are read by it.
+    pub fn take_for_checks(self: &Arc<Self>, txn: u64, visible: impl FnOnce() -> u64) -> Arc<Snapshot> {
+        self.take_to(false, txn, visible)
+    }
+
+    fn take_to(self: &Arc<Self>, reads: bool, txn: u64, visible: impl FnOnce() -> u64) -> Arc<Snapshot> {
         let since = Instant::now();
         let mut open = self.open.lock();
         let seq = visible();
         open.taken += 1;
         let number = open.taken;
-        open.snapshots.insert((seq, number), Opened { since, txn });
+        open.snapshots.insert((seq, number), Opened { since, txn, reads });
         Arc::new(Snapshot { seq, number, era: self.era.load(Ordering::Acquire), registry: Some(self.clone()) })
     }
 
@@ -71,6 +83,12 @@ impl Snapshots {
         let open = self.open.lock();
         let oldest = open.snapshots.keys().next().map(|&(seq, _)| seq);
         oldest.unwrap_or_else(visible)
+    }
+
+    /// The oldest one by which rows are read, if one is open: its sequence number and begin.
+    pub fn oldest_reader(&self) -> Option<(u64, Instant)> {
+        let open = self.open.lock();
+        open.snapshots.iter().find(|(_, opened)| opened.reads).map(|(&(seq, _), opened)| (seq, opened.since))
     }
 
     /// Sequence number, begin and transaction of the oldest one that is open.

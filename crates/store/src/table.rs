@@ -78,8 +78,6 @@ pub struct Table {
     pub(crate) flushed_row_bytes: AtomicU64,
     /// Of a tier in a ring of bytes: buckets before this time had to go, whoever needs them.
     pub(crate) pushed_until: AtomicU64,
-    /// Bytes that are being written.
-    pub(crate) reserved_bytes: AtomicU64,
     /// Rows that were not stored because they are behind the horizon, since the start.
     pub(crate) refused_rows: AtomicU64,
 }

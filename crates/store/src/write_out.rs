@@ -10,6 +10,7 @@ use rrd_codec::{Bitmap, Effort};
 use crate::chunk::Density;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::fs::space::Room;
 use crate::fs::{WriteFile, sync_all};
 use crate::limits;
 use crate::manifest::edit::ChunkSpan;
@@ -56,6 +57,20 @@ impl<'a> OutRows<'a> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+
+    /// Those of them from a time on; `None`: all of them are.
+    pub fn since(&self, layout: &RowLayout, from: u64) -> Option<OutRows<'a>> {
+        let places: Vec<u32> =
+            (0..self.rows.len()).filter(|&i| layout.time(self.rows[i]) >= from).map(|i| i as u32).collect();
+        (places.len() < self.rows.len()).then(|| self.part(&places))
+    }
+
+    /// The time from which on about `rows` of them are.
+    pub fn time_of_newest(&self, layout: &RowLayout, rows: usize) -> Option<u64> {
+        let mut times: Vec<u64> = self.rows.iter().map(|row| layout.time(row)).collect();
+        let place = times.len().saturating_sub(rows.max(1));
+        (place < times.len()).then(|| *times.select_nth_unstable(place).1)
     }
 
     fn base_seq(&self) -> u64 {
@@ -107,19 +122,21 @@ fn some_set(rows: usize, is_set: impl Fn(usize) -> bool) -> Option<Bitmap> {
 }
 
 impl Engine {
-    /// Writes `rows` to new segments of `table`.
+    /// Writes `rows` to new segments of `table`. If there was no room for them in the end, they are rubbish: the caller asks
+    /// [`Room::is_over`] and removes them.
     pub(crate) fn write_segments(
         &self,
         table: &Table,
         layout: &Arc<RowLayout>,
         rows: &OutRows<'_>,
         effort: Effort,
+        room: Option<&Arc<Room>>,
     ) -> Result<Vec<SegmentMeta>> {
         let mut metas = Vec::new();
         if rows.is_empty() {
             return Ok(metas);
         }
-        let written = self.write_chunks(table, layout, rows, effort, &mut metas);
+        let written = self.write_chunks(table, layout, rows, (effort, room), &mut metas);
         let written = written.and_then(|()| self.fs.sync_dir(&table.dir));
         match written {
             Ok(()) => Ok(metas),
@@ -151,7 +168,7 @@ impl Engine {
         table: &Table,
         layout: &Arc<RowLayout>,
         rows: &OutRows<'_>,
-        effort: Effort,
+        (effort, room): (Effort, Option<&Arc<Room>>),
         metas: &mut Vec<SegmentMeta>,
     ) -> Result<()> {
         let parts = match layout.schema().time {
@@ -161,7 +178,7 @@ impl Engine {
         let mut files = Vec::new();
         for (chunk, part) in parts {
             let rows = part.as_ref().unwrap_or(rows);
-            let (meta, file) = self.write_segment(table, layout, rows, chunk, effort)?;
+            let (meta, file) = self.write_segment(table, layout, rows, chunk, (effort, room))?;
             metas.push(meta);
             files.push(file);
             if files.len() >= limits::FILES_SYNCED_TOGETHER {
@@ -177,10 +194,11 @@ impl Engine {
         layout: &Arc<RowLayout>,
         rows: &OutRows<'_>,
         chunk: u64,
-        effort: Effort,
+        (effort, room): (Effort, Option<&Arc<Room>>),
     ) -> Result<(SegmentMeta, Box<dyn WriteFile>)> {
         let id = self.take_segment_id();
-        let mut writer = SegmentWriter::create(&self.fs, &table.dir, id, table.id, layout.clone(), effort)?;
+        let writer = SegmentWriter::create(&self.fs, &table.dir, id, table.id, layout.clone(), effort)?;
+        let mut writer = writer.within(room.cloned());
         let base = rows.base_seq();
         let written = push_groups(&mut writer, layout, rows, base, self.tuning.group_rows).map(|()| writer.rows());
         match written {

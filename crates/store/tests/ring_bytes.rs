@@ -1,14 +1,18 @@
 //! Rings of bytes under mixed load: never above their limit, and well used.
+//!
+//! What counts is what the files have: the simulated disk adds up the bytes of all segments after each operation on one of
+//! them, so also while something is written, merged or given up.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use rrd_store::cursor::Direction;
 use rrd_store::fs::sim::SimFs;
 use rrd_store::schema::{Ring, TierDef};
-use rrd_store::{Config, Engine, OnDuplicate, Schema, Table};
+use rrd_store::{Config, Engine, OnDuplicate, Schema, Table, Txn};
 
 const SCHEMA: &str = r#"{"version": 1, "columns": [
     {"id": 0, "name": "sensor", "lane": {"int": {"width": 4}}, "nullable": false},
@@ -56,6 +60,8 @@ struct Bench {
     walks: Vec<u64>,
     late: BTreeMap<u64, Vec<(u64, u64)>>,
     max_bytes: u64,
+    /// The next step.
+    next: u64,
     /// How much chance there is in a row.
     noise: u64,
     /// Parts of the limit that were used, in hundredths.
@@ -76,6 +82,7 @@ impl Bench {
         let seed = std::env::var("RRD_SEED").ok().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
         let random = Random(0x9E37_79B9_7F4A_7C15 ^ seed.wrapping_mul(0x2545_F491_4F6C_DD1D));
         let walks = vec![1 << 20; SENSORS as usize];
+        fs.watch("rrds", max_bytes);
         Bench {
             fs,
             engine,
@@ -84,6 +91,7 @@ impl Bench {
             walks,
             late: BTreeMap::new(),
             max_bytes,
+            next: 0,
             noise: 1,
             used: Vec::new(),
             least_full: 1.0,
@@ -98,13 +106,13 @@ impl Bench {
 
     /// Starts anew.
     fn restart(self) -> Bench {
-        let Bench { fs, engine, table, random, walks, late, max_bytes, noise, used, least_full } = self;
+        let Bench { fs, engine, table, random, walks, late, max_bytes, next, noise, used, least_full } = self;
         let name = table.name();
         engine.close().unwrap();
         drop((table, engine));
         let engine = Bench::open(&fs);
         let table = engine.table(&name).unwrap();
-        Bench { fs, engine, table, random, walks, late, max_bytes, noise, used, least_full }
+        Bench { fs, engine, table, random, walks, late, max_bytes, next, noise, used, least_full }
     }
 
     fn key(sensor: u64, time: u64) -> Vec<u8> {
@@ -126,7 +134,17 @@ impl Bench {
     }
 
     fn run(&mut self, load: &Load) {
-        for step in 0..load.laps * LAP {
+        self.run_steps(load, load.laps * LAP);
+        let (most, over) = self.fs.watched();
+        println!("  files: {}% of the limit at most", most * 100 / self.max_bytes);
+        assert_eq!(over, 0, "files had more than the limit so often; {most} of {} bytes at most", self.max_bytes);
+    }
+
+    fn run_steps(&mut self, load: &Load, steps: u64) {
+        (self.used, self.least_full) = (Vec::new(), 1.0);
+        let first = self.next;
+        self.next += steps;
+        for step in first..self.next {
             let time = FIRST + step * STEP;
             self.noise = match load.jumps {
                 false => 1 << 16,
@@ -148,10 +166,17 @@ impl Bench {
                 (0..load.updates).for_each(|_| self.change(time, false));
                 (0..load.deletes).for_each(|_| self.change(time, true));
             }
-            while load.is_paced && (self.engine.waiting_work() != (0, 0) || !self.engine.jobs().is_empty()) {
-                std::thread::sleep(Duration::from_micros(100));
+            if load.is_paced {
+                self.wait();
             }
-            self.look(step, load);
+            self.look(step, step < first + steps / 2);
+        }
+    }
+
+    /// Until flushes and merges are done.
+    fn wait(&self) {
+        while self.engine.waiting_work() != (0, 0) || !self.engine.jobs().is_empty() {
+            std::thread::sleep(Duration::from_micros(100));
         }
     }
 
@@ -197,16 +222,13 @@ impl Bench {
     }
 
     fn rows_of(&self, table: &Arc<Table>) -> u64 {
-        let mut txn = self.engine.begin();
-        let mut cursor = txn.cursor(table).unwrap();
-        cursor.seek(None, true, Direction::Forward).unwrap();
-        std::iter::from_fn(|| cursor.next_span(1 << 14).unwrap()).map(|span| u64::from(span.rows)).sum()
+        count(&mut self.engine.begin(), table)
     }
 
-    fn look(&mut self, step: u64, load: &Load) {
+    fn look(&mut self, step: u64, is_warming_up: bool) {
         let bytes = self.bytes();
         assert!(bytes <= self.max_bytes, "{bytes} of {} bytes at step {step}", self.max_bytes);
-        if step < load.laps * LAP / 2 {
+        if is_warming_up {
             return;
         }
         self.used.push(bytes * 100 / self.max_bytes);
@@ -231,6 +253,12 @@ impl Bench {
         );
         println!("  {} rows in {} segments, {merged:.1} bytes merged for each flushed", stats.rows, stats.segments);
     }
+}
+
+fn count(reader: &mut Txn, table: &Arc<Table>) -> u64 {
+    let mut cursor = reader.cursor(table).unwrap();
+    cursor.seek(None, true, Direction::Forward).unwrap();
+    std::iter::from_fn(|| cursor.next_span(1 << 14).unwrap()).map(|span| u64::from(span.rows)).sum()
 }
 
 /// Live rows fill four fifths of their limit at each look, once the ring has been full for a while.
@@ -268,6 +296,116 @@ fn a_ring_of_bytes_holds_at_full_speed() {
     let mut bench = Bench::new(600_000, "[]");
     bench.run(&Load { late: 20, updates: 4, deletes: 1, laps: 5, jumps: false, is_paced: false });
     bench.report("full speed");
+    // Half a lap later it is as well used as if it had never been so fast.
+    bench.run(&Load { late: 20, updates: 4, deletes: 1, laps: 1, jumps: false, is_paced: true });
+    bench.report("afterwards");
+    assert!(bench.least_full >= 0.8, "{:.3} full of live rows", bench.least_full);
+}
+
+/// What an open snapshot needs stays readable, and is all that there is beside the limit; it goes with the snapshot.
+#[test]
+fn only_what_an_open_snapshot_holds_is_beside_the_limit() {
+    for is_paced in [true, false] {
+        let load = Load { late: 20, updates: 4, deletes: 1, laps: 2, jumps: false, is_paced };
+        let mut bench = Bench::new(300_000, "[]");
+        bench.run(&load);
+        let mut reader = bench.engine.begin();
+        let before = count(&mut reader, &bench.table);
+        bench.run_steps(&load, LAP);
+        bench.wait();
+        let held = bench.engine.held_bytes(&bench.table);
+        let (most, _) = bench.fs.watched();
+        println!("{before} rows held in {held} bytes; files had {most} of {} bytes", bench.max_bytes);
+        assert!(held > 0 && most <= bench.max_bytes + held, "{most} bytes, {held} of them held");
+        assert_eq!(count(&mut reader, &bench.table), before, "rows vanished inside a snapshot");
+        drop(reader);
+        let since = Instant::now();
+        while bench.fs.bytes_of("rrds") > bench.max_bytes {
+            assert!(since.elapsed() < Duration::from_secs(10), "{} bytes", bench.fs.bytes_of("rrds"));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        bench.fs.watch("rrds", bench.max_bytes);
+        bench.run(&load);
+    }
+}
+
+/// Whoever makes room waits for queries that are soon done.
+#[test]
+fn queries_do_not_keep_files_above_the_limit() {
+    let mut bench = Bench::new(200_000, "[]");
+    let load = Load { late: 20, updates: 4, deletes: 1, laps: 1, jumps: false, is_paced: false };
+    bench.run(&load);
+    let (stop, longest) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (engine, table) = (bench.engine.clone(), bench.table.clone());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let since = Instant::now();
+                let mut reader = engine.begin();
+                let mut cursor = reader.cursor(&table).unwrap();
+                cursor.seek(None, true, Direction::Forward).unwrap();
+                while cursor.next_span(1 << 14).unwrap().is_some() {}
+                drop((cursor, reader));
+                longest.fetch_max(since.elapsed().as_millis() as u64, Ordering::Relaxed);
+            }
+        });
+        bench.run_steps(&load, LAP / 2);
+        stop.store(true, Ordering::Relaxed);
+    });
+    let ((most, over), longest) = (bench.fs.watched(), longest.load(Ordering::Relaxed));
+    println!("files had {most} of {} bytes at most; a query took {longest} ms at most", bench.max_bytes);
+    // On a machine that is too busy queries are not soon done.
+    assert!(over == 0 || longest > 50, "{over} times over the limit");
+}
+
+/// Bulk statements and large transactions write what they have before they commit.
+#[test]
+fn statements_larger_than_the_ring_stay_within_it() {
+    let fs = SimFs::new();
+    let mut config = Config::new("/data/rrd");
+    config.clock_micros = Some(i64::MAX / 2);
+    config.tuning.bulk_min_bytes = 10_000;
+    config.tuning.bulk_run_bytes = 200_000;
+    config.tuning.txn_spill_bytes = 100_000;
+    let mut bench = Bench::new(100_000, "[]");
+    bench.engine = Engine::open(config, Arc::new(fs.clone())).unwrap();
+    let schema: Schema = serde_json::from_str(SCHEMA).unwrap();
+    let ring = Ring { max_bytes: Some(bench.max_bytes), ..Ring::default() };
+    bench.engine.create_table("db/t", Schema { ring, ..schema }).unwrap();
+    bench.table = bench.engine.table("db/t").unwrap();
+    fs.watch("rrds", bench.max_bytes);
+    bench.noise = 1 << 32;
+    for statement in 0..6u64 {
+        let mut txn = bench.engine.begin();
+        let is_bulk = statement % 2 == 0;
+        if is_bulk {
+            txn.begin_bulk(&bench.table);
+        }
+        let rows = if is_bulk { 400 } else { 50 };
+        for step in statement * 1000..statement * 1000 + rows {
+            for sensor in 0..SENSORS {
+                let row = bench.row(sensor, FIRST + step * STEP);
+                txn.insert(&bench.table, &row, OnDuplicate::Fail).unwrap();
+            }
+        }
+        if is_bulk {
+            txn.end_bulk(&bench.table).unwrap();
+        }
+        txn.commit().unwrap();
+        bench.wait();
+        let newest = Bench::key(SENSORS - 1, FIRST + (statement * 1000 + rows - 1) * STEP);
+        let mut txn = bench.engine.begin();
+        assert!(txn.read_latest(&bench.table, &newest, &mut Vec::new()).unwrap(), "the newest row is not there");
+        drop(txn);
+        let (most, over) = fs.watched();
+        println!(
+            "statement {statement}: {} rows, files had {most} of {} bytes at most",
+            bench.visible(),
+            bench.max_bytes
+        );
+        assert_eq!(over, 0, "statement {statement}: {most} bytes");
+        assert!(bench.visible() > 1000, "{} rows are left", bench.visible());
+    }
 }
 
 /// Tiers that are kept for ever are in the ring, too: they make room for rows, and rows for them.

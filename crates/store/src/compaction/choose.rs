@@ -4,12 +4,16 @@
 //! amplification low. A chunk that is still written to is merged early only when a scan would have to merge too
 //! many segments: then segments of similar size go together, the smallest first.
 //!
+//! What comes late to a chunk that is sealed waits, where that is wanted, until it is worth the rewriting of the chunk.
+//!
 //! Versions and tombstones that a merge had to keep for an open snapshot, and many tombstones in any chunk, are
 //! reason for another merge as soon as nobody sees them.
 
 use std::collections::BTreeMap;
 
-use crate::limits::{MAX_CHUNK_SEGMENTS, MERGES_PLANNED, TOMBSTONES_WORTH_A_MERGE};
+use crate::limits::{
+    LATE_SEGMENTS_WORTH_A_MERGE, LATE_SHARE_WORTH_A_MERGE, MAX_CHUNK_SEGMENTS, MERGES_PLANNED, TOMBSTONES_WORTH_A_MERGE,
+};
 use crate::segment::{SegmentId, SegmentMeta};
 use crate::version::Version;
 
@@ -33,12 +37,13 @@ impl Plan {
 
 /// The next merges that are due, each of another chunk, at most `MERGES_PLANNED`. `everything` also seals the chunks
 /// that are still written to (OPTIMIZE). What was written up to `forget_until` every snapshot sees, and a merge of a whole
-/// chunk may forget.
+/// chunk may forget. With `late_waits` a sealed chunk is not written anew for each few rows that come late.
 pub fn choose<'a>(
     segments: impl Iterator<Item = &'a SegmentMeta>,
     has_time: bool,
     everything: bool,
     forget_until: u64,
+    late_waits: bool,
 ) -> Vec<Plan> {
     let chunks = by_chunk(segments);
     let newest = chunks.keys().next_back().copied();
@@ -46,7 +51,8 @@ pub fn choose<'a>(
         let unsealed = members.len() > 1 || !members[0].sealed;
         let is_closed = has_time && Some(chunk) != newest;
         let is_settled = members.iter().all(|m| m.max_seq <= forget_until);
-        (unsealed && (everything || is_closed)) || (holds_garbage(members) && is_settled)
+        let waits = late_waits && !everything && is_little(members);
+        (unsealed && (everything || is_closed) && !waits) || (holds_garbage(members) && is_settled)
     };
     let plans = chunks.iter().filter_map(|(&chunk, members)| match is_due(chunk, members) {
         true => Some(whole(chunk, members)),
@@ -74,6 +80,13 @@ fn holds_garbage(members: &[&SegmentMeta]) -> bool {
     let is_sealed_with_versions =
         members.len() == 1 && members[0].sealed && (members[0].has_versions || tombstones > 0);
     is_sealed_with_versions || (tombstones > 0 && tombstones as f64 >= rows as f64 * TOMBSTONES_WORTH_A_MERGE)
+}
+
+/// Whether what came late to a chunk that is sealed is little beside it.
+fn is_little(members: &[&SegmentMeta]) -> bool {
+    let bytes = |sealed: bool| members.iter().filter(|m| m.sealed == sealed).map(|m| m.bytes).sum::<u64>();
+    let late = members.iter().filter(|m| !m.sealed).count();
+    late < LATE_SEGMENTS_WORTH_A_MERGE && (bytes(false) as f64) < bytes(true) as f64 * LATE_SHARE_WORTH_A_MERGE
 }
 
 fn whole(chunk: u64, members: &[&SegmentMeta]) -> Plan {
@@ -129,18 +142,33 @@ mod tests {
     #[test]
     fn a_chunk_is_sealed_once_a_later_one_exists() {
         let open = [meta(1, 0, 10, false), meta(2, 0, 10, false)];
-        assert_eq!(choose(open.iter(), true, false, 0), []);
+        assert_eq!(choose(open.iter(), true, false, 0, false), []);
         let closed = [meta(1, 0, 10, false), meta(2, 0, 10, false), meta(3, 100, 10, false)];
-        let plan = choose(closed.iter(), true, false, 0).pop().expect("a merge is due");
+        let plan = choose(closed.iter(), true, false, 0, false).pop().expect("a merge is due");
         assert_eq!((plan.chunk, plan.whole_chunk, plan.segments.len()), (0, true, 2));
         let sealed = [meta(4, 0, 20, true), meta(3, 100, 10, false)];
-        assert_eq!(choose(sealed.iter(), true, false, 0), []);
+        assert_eq!(choose(sealed.iter(), true, false, 0, false), []);
+    }
+
+    #[test]
+    fn what_comes_late_waits_until_it_is_worth_a_merge() {
+        let late = |segments: u64, bytes: u64| {
+            let late = (0..segments).map(|i| meta(2 + i, 0, bytes, false));
+            let metas: Vec<_> = late.chain([meta(1, 0, 8000, true), meta(99, 100, 10, false)]).collect();
+            [true, false].map(|late_waits| choose(metas.iter(), true, false, 0, late_waits).len())
+        };
+        assert_eq!(late(1, 999), [0, 1]);
+        assert_eq!(late(1, 1000), [1, 1]);
+        assert_eq!(late(5, 10), [0, 1]);
+        assert_eq!(late(6, 10), [1, 1]);
+        let metas = [meta(1, 0, 8000, true), meta(2, 0, 10, false)];
+        assert_eq!(choose(metas.iter(), true, true, 0, true).len(), 1, "OPTIMIZE does not wait");
     }
 
     #[test]
     fn one_look_plans_the_merges_of_many_chunks() {
         let metas: Vec<_> = (0..2 * MERGES_PLANNED as u64).map(|i| meta(i, 100 * i, 10, false)).collect();
-        let plans = choose(metas.iter(), true, false, 0);
+        let plans = choose(metas.iter(), true, false, 0, false);
         let chunks: Vec<u64> = plans.iter().map(|p| p.chunk).collect();
         assert!(chunks.iter().copied().eq((0..MERGES_PLANNED as u64).map(|i| 100 * i)));
     }
@@ -148,9 +176,9 @@ mod tests {
     #[test]
     fn a_crowded_chunk_merges_its_small_segments() {
         let mut metas: Vec<_> = (0..MAX_CHUNK_SEGMENTS as u64).map(|i| meta(i, 0, 10, false)).collect();
-        assert_eq!(choose(metas.iter(), false, false, 0), []);
+        assert_eq!(choose(metas.iter(), false, false, 0, false), []);
         metas.push(meta(99, 0, 1_000_000, true));
-        let plan = choose(metas.iter(), false, false, 0).pop().expect("a merge is due");
+        let plan = choose(metas.iter(), false, false, 0, false).pop().expect("a merge is due");
         assert!(
             !plan.whole_chunk && !plan.segments.contains(&SegmentId(99)) && plan.segments.len() == MAX_CHUNK_SEGMENTS
         );
@@ -161,27 +189,27 @@ mod tests {
         let mut kept = meta(1, 0, 10, true);
         (kept.has_versions, kept.max_seq) = (true, 7);
         assert!(waits_for_snapshots([&kept].into_iter()));
-        assert_eq!(choose([&kept].into_iter(), false, false, 6), []);
-        assert!(choose([&kept].into_iter(), false, false, 7).pop().is_some_and(|p| p.whole_chunk));
+        assert_eq!(choose([&kept].into_iter(), false, false, 6, false), []);
+        assert!(choose([&kept].into_iter(), false, false, 7, false).pop().is_some_and(|p| p.whole_chunk));
         kept.has_versions = false;
         assert!(!waits_for_snapshots([&kept].into_iter()));
-        assert_eq!(choose([&kept].into_iter(), false, false, 7), []);
+        assert_eq!(choose([&kept].into_iter(), false, false, 7, false), []);
     }
 
     #[test]
     fn many_tombstones_are_worth_a_merge() {
         let (mut rows, mut gone) = (meta(1, 0, 1000, true), meta(2, 0, 10, false));
         (rows.rows, gone.rows, gone.tombstones) = (1000, 100, 100);
-        assert_eq!(choose([&rows, &gone].into_iter(), false, false, 9), []);
+        assert_eq!(choose([&rows, &gone].into_iter(), false, false, 9, false), []);
         (gone.rows, gone.tombstones) = (500, 500);
-        assert!(choose([&rows, &gone].into_iter(), false, false, 9).pop().is_some_and(|p| p.whole_chunk));
+        assert!(choose([&rows, &gone].into_iter(), false, false, 9, false).pop().is_some_and(|p| p.whole_chunk));
     }
 
     #[test]
     fn optimize_ends_with_everything_sealed() {
         let metas = [meta(1, 0, 10, false)];
-        assert!(choose(metas.iter(), false, true, 0).pop().is_some_and(|p| p.whole_chunk));
+        assert!(choose(metas.iter(), false, true, 0, false).pop().is_some_and(|p| p.whole_chunk));
         let metas = [meta(1, 0, 10, true)];
-        assert_eq!(choose(metas.iter(), false, true, 0), []);
+        assert_eq!(choose(metas.iter(), false, true, 0, false), []);
     }
 }

@@ -14,6 +14,7 @@ use crate::cursor::Direction;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::flush::is_needed;
+use crate::fs::space::Room;
 use crate::fs::{WriteFile, sync_all};
 use crate::group::RowGroup;
 use crate::horizon::Horizon;
@@ -31,18 +32,20 @@ use super::choose::Plan;
 
 impl Engine {
     /// Runs merges of different chunks, which one manifest edit brings into effect; plans that are void by now are passed
-    /// over. `progress(rows)` is told about rows read and returns false to stop: then none of them is done.
+    /// over. `progress(rows)` is told about rows read and returns false to stop: then none of them is done. The same if there
+    /// is no room for their result: then it says how many bytes that has.
     pub(crate) fn run_merges(
         &self,
         table: &Table,
         plans: &[Plan],
+        room: Option<&Arc<Room>>,
         progress: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<()> {
+    ) -> Result<Option<u64>> {
         let _alone = table.maintenance.lock();
         self.check_writable()?;
         let merges = self.merge_inputs(table, plans);
         if merges.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let layout = table.layout();
         let inputs = || merges.iter().flat_map(|merge| &merge.inputs);
@@ -56,7 +59,11 @@ impl Engine {
         let (horizon, gone) = table.space_horizon(horizon, None, false);
         let seen = Seen { snapshots: &snapshots, horizon: horizon.as_ref() };
         let mut merged = Vec::with_capacity(merges.len());
-        let written = self.write_all_merged(table, &layout, &merges, &seen, &mut merged, &mut progress);
+        let written = self.write_all_merged(table, (&layout, room), &merges, &seen, &mut merged, &mut progress);
+        if let Some(room) = room.filter(|room| written.is_ok() && room.is_over()) {
+            self.remove_refused(table, &merged);
+            return Ok(Some(room.wanted()));
+        }
         let committed = written.and_then(|()| {
             let added = merged.iter().map(|meta| Edit::AddSegment { table: table.id, meta: meta.clone() });
             let removed = inputs().map(|s| Edit::RemoveSegment { table: table.id, segment: s.meta().id });
@@ -76,7 +83,7 @@ impl Engine {
         });
         self.retire(merges.into_iter().flat_map(|merge| merge.inputs));
         self.remove_retired();
-        Ok(())
+        Ok(None)
     }
 
     /// What is to be merged, but for plans that are void: their segments were merged or truncated meanwhile, or the chunk
@@ -108,7 +115,7 @@ impl Engine {
     fn write_all_merged(
         &self,
         table: &Table,
-        layout: &Arc<RowLayout>,
+        (layout, room): (&Arc<RowLayout>, Option<&Arc<Room>>),
         merges: &[Inputs<'_>],
         seen: &Seen<'_>,
         merged: &mut Vec<SegmentMeta>,
@@ -116,7 +123,7 @@ impl Engine {
     ) -> Result<()> {
         let mut files = Vec::new();
         for merge in merges {
-            if let Some((meta, file)) = self.write_merged(table, layout, merge, seen, progress)? {
+            if let Some((meta, file)) = self.write_merged(table, (layout, room), merge, seen, progress)? {
                 merged.push(meta);
                 files.push(file);
             }
@@ -131,7 +138,7 @@ impl Engine {
     fn write_merged(
         &self,
         table: &Table,
-        layout: &Arc<RowLayout>,
+        (layout, room): (&Arc<RowLayout>, Option<&Arc<Room>>),
         Inputs { plan, inputs, forget_until }: &Inputs<'_>,
         seen: &Seen<'_>,
         progress: &mut dyn FnMut(u64) -> bool,
@@ -149,7 +156,7 @@ impl Engine {
             SegmentWriter::create(&self.fs, &table.dir, self.take_segment_id(), table.id, layout.clone(), effort)?;
         let mut out = Output {
             layout,
-            writer,
+            writer: writer.within(room.cloned()),
             group_rows: self.tuning.group_rows,
             base_seq,
             forget_until,

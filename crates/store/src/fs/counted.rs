@@ -1,12 +1,14 @@
 //! A file system that counts what is asked of another one, for status variables.
 //!
 //! Files are told apart by their names (log, segment, manifest); a count is one addition for each call to the disk,
-//! which costs nothing beside the call. Failed calls count as well: the disk was asked.
+//! which costs nothing beside the call. Failed calls count as well: the disk was asked. Here is also where the bytes of the
+//! folders of rings of bytes are counted, see space.rs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::space::Spaces;
 use super::{DirEntry, FileLock, Fs, ReadFile, WriteFile};
 use crate::error::Result;
 
@@ -47,6 +49,8 @@ pub struct AllIo {
     pub files_created: AtomicU64,
     /// Files removed.
     pub files_removed: AtomicU64,
+    /// Folders whose bytes are counted.
+    pub spaces: Spaces,
 }
 
 impl AllIo {
@@ -86,6 +90,7 @@ struct CountedWrite {
     below: Box<dyn WriteFile>,
     io: Arc<AllIo>,
     purpose: Purpose,
+    path: PathBuf,
 }
 
 struct CountedRead {
@@ -99,6 +104,9 @@ impl WriteFile for CountedWrite {
         let io = self.io.of(self.purpose);
         add(&io.writes, 1);
         add(&io.bytes_written, bytes.len() as u64);
+        if self.purpose == Purpose::Segment {
+            self.io.spaces.note_write(&self.path, bytes.len() as u64);
+        }
         self.below.write(bytes)
     }
 
@@ -137,7 +145,7 @@ impl Fs for CountedFs {
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
         add(&self.io.files_created, 1);
         let below = self.below.create(path)?;
-        Ok(Box::new(CountedWrite { below, io: self.io.clone(), purpose: purpose_of(path) }))
+        Ok(Box::new(CountedWrite { below, io: self.io.clone(), purpose: purpose_of(path), path: path.to_path_buf() }))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
@@ -146,16 +154,22 @@ impl Fs for CountedFs {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.below.rename(from, to)
+        self.below.rename(from, to)?;
+        self.io.spaces.note_gone(from);
+        Ok(())
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
         add(&self.io.files_removed, 1);
-        self.below.remove(path)
+        self.below.remove(path)?;
+        self.io.spaces.note_gone(path);
+        Ok(())
     }
 
     fn remove_dir(&self, path: &Path) -> Result<()> {
-        self.below.remove_dir(path)
+        self.below.remove_dir(path)?;
+        self.io.spaces.leave(path);
+        Ok(())
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 pub mod counted;
 pub mod os;
 pub mod sim;
+pub mod space;
 
 /// A file being written, front to back.
 pub trait WriteFile: Send {

@@ -71,6 +71,16 @@ struct Disk {
     ops: u64,
     plan: Plan,
     random: u64,
+    watch: Option<Watch>,
+}
+
+/// Bytes of all files with some ending.
+struct Watch {
+    ending: &'static str,
+    /// After each operation that changes them: the most and the number of times that they were more than allowed.
+    most: u64,
+    limit: u64,
+    over: u64,
 }
 
 /// The faults to come.
@@ -189,6 +199,21 @@ impl SimFs {
         disk.seen.iter().filter_map(is_file).collect()
     }
 
+    /// From now on the bytes of all files whose names end so are looked at after each operation that may change them.
+    pub fn watch(&self, ending: &'static str, limit: u64) {
+        self.disk.lock().watch = Some(Watch { ending, most: 0, limit, over: 0 });
+    }
+
+    /// The most bytes that they had since `watch`, and after how many operations they were over the limit.
+    pub fn watched(&self) -> (u64, u64) {
+        self.disk.lock().watch.as_ref().map_or((0, 0), |watch| (watch.most, watch.over))
+    }
+
+    /// Bytes of all files whose names end so, at this moment.
+    pub fn bytes_of(&self, ending: &str) -> u64 {
+        self.disk.lock().bytes_of(ending)
+    }
+
     fn edit(&self, path: &Path, change: impl Fn(&mut Vec<u8>)) {
         let disk = &mut *self.disk.lock();
         if let Some(&Node::File(inode)) = disk.seen.get(path) {
@@ -291,6 +316,27 @@ impl Disk {
         }
     }
 
+    fn bytes_of(&self, ending: &str) -> u64 {
+        let is_meant = |path: &Path| path.extension().is_some_and(|found| found == ending);
+        let len = |(path, node): (&PathBuf, &Node)| match node {
+            Node::File(inode) if is_meant(path) => self.inodes[*inode].seen.len() as u64,
+            _ => 0,
+        };
+        self.seen.iter().map(len).sum()
+    }
+
+    /// After an operation on a file.
+    fn note_bytes(&mut self, path: &Path) {
+        let Some(Watch { ending, .. }) = self.watch else { return };
+        if path.extension().is_some_and(|found| found == ending) {
+            let bytes = self.bytes_of(ending);
+            if let Some(watch) = &mut self.watch {
+                watch.most = watch.most.max(bytes);
+                watch.over += u64::from(bytes > watch.limit);
+            }
+        }
+    }
+
     fn cut(&self) -> bool {
         self.plan.crash_at.is_some_and(|n| self.ops > n)
     }
@@ -298,7 +344,10 @@ impl Disk {
     /// Does a change of names, or refuses it.
     fn rename_all(&mut self, op: &'static str, path: &Path, change: NameChange) -> Result<()> {
         match self.begin(op) {
-            Fate::Works => self.apply_names(change),
+            Fate::Works => {
+                self.apply_names(change);
+                self.note_bytes(path);
+            }
             Fate::Cut => {
                 self.apply_names(change);
                 return Err(failure(op, path, libc::EIO));
@@ -464,6 +513,7 @@ impl WriteFile for SimWriteFile {
             Fate::Works => {
                 inode.change(Change::Write { offset: self.len, bytes: bytes.to_vec() });
                 self.len += bytes.len();
+                disk.note_bytes(&self.path);
                 Ok(())
             }
             Fate::Cut => {

@@ -1,8 +1,15 @@
 //! MAX_BYTES: room for what is about to be written, before it is written.
+//!
+//! What the folders of a ring hold is counted by their `Space` (fs/space.rs), which also sees to it that nobody writes more
+//! than there is room for. Here is said how much room something will need, in all likelihood, and what goes to make it: first
+//! what merges give back, then buckets of tiers that have more than their share, then the oldest rows. What turns out larger
+//! is given up and written again once there is room for it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use crate::bulk::Written;
 use crate::compaction::choose::Plan;
@@ -10,6 +17,7 @@ use crate::cursor::Cursor;
 use crate::cursor::Direction;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::fs::space::{Room, Space};
 use crate::horizon::Position;
 use crate::limits;
 use crate::manifest::edit::TableId;
@@ -20,6 +28,7 @@ use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::time::TimeLane;
 use crate::version::Version;
+use crate::write_out::OutRows;
 
 use super::rows::count_rows;
 
@@ -48,23 +57,31 @@ const TIER_SHARE: f64 = 0.5;
 /// A memtable of a ring of bytes is flushed when it will take this part of the ring.
 const PORTIONS_OF_RING: f64 = 32.0;
 
-/// Room for bytes that are about to be written; given back when it is dropped: they are written then, or never will be.
-pub(crate) struct Reserved {
+/// The share of `MAX_BYTES` that may wait for a merge. When it is more, and rows would have to go, they are merged first: small
+/// segments take several times what the merged one does.
+const LAG_SHARE: f64 = 0.125;
+
+/// How often something is written that turns out to take more than there is room for. Each time it is known better how much
+/// that is; what does not fit then does not because a snapshot sees it, or because only a merge frees bytes.
+pub(crate) const WRITE_TRIES: u32 = 8;
+
+/// The same of merges. One that is given up is tried again later.
+const MERGE_TRIES: u32 = 2;
+
+/// How long whoever makes room waits for those who read files that are to go. Longer queries keep them, beside the ring.
+const READERS_WAIT: Duration = Duration::from_secs(2);
+
+/// The same once somebody has read for longer than that: the others read shortly, if they do.
+const READERS_WAIT_AGAIN: Duration = Duration::from_millis(100);
+
+/// How often it is looked whether they are done.
+const READERS_TICK: Duration = Duration::from_millis(1);
+
+/// A ring of bytes.
+struct RingOfBytes {
     base: Arc<Table>,
-    bytes: u64,
-}
-
-impl Reserved {
-    fn new(base: Arc<Table>, bytes: u64) -> Reserved {
-        base.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Reserved { base, bytes }
-    }
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        self.base.reserved_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
+    space: Arc<Space>,
+    max_bytes: u64,
 }
 
 impl Engine {
@@ -89,41 +106,143 @@ impl Engine {
         self.disk_bytes_per_row(table).max(largest) * ESTIMATE_MARGIN
     }
 
-    /// Before `incoming` bytes are written for a table: moves the horizon and drops chunks until they fit into
-    /// `MAX_BYTES`, and a little more. Not with a maintenance lock held.
-    pub(crate) fn make_room(&self, table: &Arc<Table>, incoming: u64) -> Result<Option<Reserved>> {
-        let base = match table.schema().part_of().map(|id| self.table_by_id(TableId(id))) {
+    /// Whether a table is, or belongs to, a ring of bytes.
+    pub(crate) fn is_in_ring_of_bytes(&self, table: &Table) -> bool {
+        let of_part = |id| self.table_by_id(TableId(id)).and_then(|base| base.schema().ring.max_bytes);
+        let schema = table.schema();
+        schema.part_of().map_or(schema.ring.max_bytes, of_part).is_some()
+    }
+
+    /// The ring of bytes that a table belongs to: its table, its space and its limit.
+    fn ring_of_bytes(&self, table: &Arc<Table>) -> Result<Option<RingOfBytes>> {
+        let base = match table.schema().part_of() {
             None => table.clone(),
-            Some(Some(base)) => base,
-            Some(None) => return Ok(None),
+            Some(id) => match self.table_by_id(TableId(id)) {
+                Some(base) => base,
+                None => return Ok(None),
+            },
         };
         let Some(max_bytes) = base.schema().ring.max_bytes else { return Ok(None) };
+        let spaces = &self.activity.io.spaces;
+        let space = {
+            let _one = base.making_room.lock();
+            let space = spaces.of(&base.dir).unwrap_or_default();
+            for part in base.with_parts() {
+                spaces.join(&part.dir, &space, || self.fs.list(&part.dir))?;
+            }
+            space
+        };
+        space.set_limit(max_bytes);
+        Ok(Some(RingOfBytes { base, space, max_bytes }))
+    }
+
+    /// Before `incoming` bytes are written for a table: moves the horizon and drops chunks until they fit into
+    /// `MAX_BYTES`, and a little more. Not with a maintenance lock held.
+    pub(crate) fn make_room(&self, table: &Arc<Table>, incoming: u64) -> Result<Option<Arc<Room>>> {
+        let Some(RingOfBytes { base, space, max_bytes }) = self.ring_of_bytes(table)? else { return Ok(None) };
         let _one = base.making_room.lock();
-        let wanted = max_bytes.saturating_sub(incoming);
-        let used = self.ring_bytes(&base);
-        if used <= wanted {
-            return Ok(Some(Reserved::new(base.clone(), incoming)));
+        self.let_go(&base, &space);
+        let excess = space.excess(incoming);
+        if excess > 0 {
+            self.make_room_in_tiers(&base, max_bytes, excess)?;
+            self.let_go(&base, &space);
         }
-        self.make_room_in_tiers(&base, max_bytes, used - wanted)?;
-        let used = self.ring_bytes(&base);
-        if used > wanted
-            && let Some(to) = self.position_that_frees(&base, used - wanted)?
+        let excess = space.excess(incoming);
+        if excess > 0
+            && let Some(to) = self.position_that_frees(&base, excess)?
         {
             base.ring.lock().push_to = Some(to);
             self.commit_nothing(&base)?;
             self.expire(&base)?;
         }
-        let used = self.ring_bytes(&base);
-        if used > wanted {
-            tracing::warn!(
+        self.wait_for_readers(&base, &space, incoming);
+        let room = space.reserve(incoming);
+        if room.left() < incoming {
+            let left = room.left();
+            tracing::debug!(
                 table = base.name(),
-                used,
+                left,
                 incoming,
                 max_bytes,
                 "MAX_BYTES leaves no room for what is written"
             );
         }
-        Ok(Some(Reserved::new(base.clone(), incoming)))
+        if base.schema().time.is_none() {
+            // What is behind the horizon goes with a merge only, which needs to be written itself.
+            room.lift();
+        }
+        Ok(Some(Arc::new(room)))
+    }
+
+    /// Removes files of a ring that nobody needs, and counts those apart that only readers do.
+    fn let_go(&self, base: &Arc<Table>, space: &Space) -> bool {
+        base.with_parts().iter().for_each(|part| self.forget_dropped(part));
+        self.remove_retired();
+        let (held, are_fresh) = self.held_files(base);
+        space.set_held(held.iter().map(|(path, _)| path.as_path()));
+        are_fresh
+    }
+
+    /// After chunks were dropped: a moment for those who read their files, or those of merged segments, so that these are
+    /// gone before new bytes come. Whoever reads for longer cannot be waited for.
+    fn wait_for_readers(&self, base: &Arc<Table>, space: &Space, incoming: u64) {
+        let since = Instant::now();
+        while self.let_go(base, space)
+            && space.is_passed_with_held(incoming)
+            && since.elapsed() < READERS_WAIT
+            && self.workers.is_background()
+        {
+            std::thread::sleep(READERS_TICK);
+        }
+    }
+
+    /// The files of a ring that are there for readers only, with their bytes; and whether some are so since a moment only.
+    fn held_files(&self, base: &Arc<Table>) -> (Vec<(PathBuf, u64)>, bool) {
+        let parts = base.with_parts();
+        let mut files = Vec::new();
+        for part in &parts {
+            let version = part.version();
+            files.extend(version.dropped.values().map(|(s, _)| (s.path().to_path_buf(), s.meta().bytes)));
+        }
+        let oldest = self.snapshots.oldest_reader();
+        let is_long = oldest.is_some_and(|(_, since)| since.elapsed() >= READERS_WAIT);
+        let wait = if is_long { READERS_WAIT_AGAIN } else { READERS_WAIT };
+        let mut are_fresh = !files.is_empty() && !is_long;
+        for (segment, since) in self.retired.lock().iter() {
+            if parts.iter().any(|part| segment.path().parent() == Some(&part.dir)) {
+                files.push((segment.path().to_path_buf(), segment.meta().bytes));
+                are_fresh |= since.elapsed() < wait;
+            }
+        }
+        (files, are_fresh)
+    }
+
+    /// Bytes of the files of a table, its indexes and tiers that are there for readers only: they were merged, or are behind
+    /// the horizon, and an open snapshot or a query under way still needs them. `MAX_BYTES` does not count them.
+    pub fn held_bytes(&self, table: &Arc<Table>) -> u64 {
+        self.held_files(table).0.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Before rows are to go for `incoming` bytes: merges what waits for it, if that is much, and so gives back space.
+    fn catch_up_with_merges(&self, table: &Arc<Table>, incoming: u64) -> Result<()> {
+        let Some(RingOfBytes { base, space, max_bytes }) = self.ring_of_bytes(table)? else { return Ok(()) };
+        if space.excess(incoming) == 0 {
+            return Ok(());
+        }
+        let mut due = Vec::new();
+        for part in base.with_parts() {
+            let version = part.version();
+            let plans = self.chosen_merges(&part, &version, &part.pinned_chunks(), false);
+            due.extend(plans.into_iter().map(|plan| (plan.bytes_in(&version), part.clone(), plan)));
+        }
+        let bytes: u64 = due.iter().map(|(bytes, ..)| bytes).sum();
+        if (bytes as f64) < max_bytes as f64 * LAG_SHARE {
+            return Ok(());
+        }
+        match due.into_iter().max_by_key(|(bytes, ..)| *bytes) {
+            Some((_, part, plan)) => self.run_merges_in_ring(&part, &[plan], &mut |_| true).map(|_| ()),
+            None => Ok(()),
+        }
     }
 
     /// Lets go the oldest buckets of tiers that have more than their share of a ring of bytes, until `bytes` are free.
@@ -152,7 +271,7 @@ impl Engine {
         table: &Arc<Table>,
         frozen: &Memtable,
         takes: Option<u64>,
-    ) -> Result<Option<Reserved>> {
+    ) -> Result<Option<Arc<Room>>> {
         let layout = table.layout();
         let Some(max_bytes) = self.ring_of(table, layout.schema()).and_then(|ring| ring.max_bytes) else {
             return Ok(None);
@@ -178,8 +297,9 @@ impl Engine {
                 self.commit_nothing(table)?;
             }
         }
-        let incoming = rows.min(fitting) as f64 * row_bytes;
-        self.make_room(table, incoming as u64 + SEGMENT_OVERHEAD)
+        let incoming = (rows.min(fitting) as f64 * row_bytes) as u64 + SEGMENT_OVERHEAD;
+        self.catch_up_with_merges(table, incoming)?;
+        self.make_room(table, incoming)
     }
 
     /// The most bytes that the next flush writes for a row, in all likelihood.
@@ -206,38 +326,81 @@ impl Engine {
         table.flushed_row_bytes.store(largest.to_bits(), Ordering::Relaxed);
     }
 
-    /// Whether what was written of a table fits into its ring of bytes, though it is more than was reserved.
-    pub(crate) fn fits_in_ring(&self, written: u64, room: Option<&Reserved>) -> bool {
-        let Some(room) = room.filter(|room| written > room.bytes) else { return true };
-        let max_bytes = room.base.schema().ring.max_bytes.unwrap_or(u64::MAX);
-        self.ring_bytes(&room.base).saturating_sub(room.bytes) + written <= max_bytes
+    /// Runs merges, for whose result there must be room while their inputs are still there. False if there is none.
+    pub(crate) fn run_merges_in_ring(
+        &self,
+        table: &Table,
+        plans: &[Plan],
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<bool> {
+        let mut takes = None;
+        for _ in 0..MERGE_TRIES {
+            let room = self.make_room_for_merges(table, plans, takes)?;
+            takes = self.run_merges(table, plans, room.as_ref(), progress)?;
+            if takes.is_none() {
+                return Ok(true);
+            }
+        }
+        tracing::debug!(table = table.name(), takes, "MAX_BYTES leaves no room for a merge");
+        Ok(false)
     }
 
-    /// Before a merge: it needs room for its result while its inputs are still there.
-    pub(crate) fn make_room_for_merges(&self, table: &Table, plans: &[Plan]) -> Result<Option<Reserved>> {
-        let Some(ring) = self.ring_of(table, &table.schema()) else { return Ok(None) };
-        if ring.max_bytes.is_none() {
+    fn make_room_for_merges(&self, table: &Table, plans: &[Plan], takes: Option<u64>) -> Result<Option<Arc<Room>>> {
+        if !self.is_in_ring_of_bytes(table) {
             return Ok(None);
         }
         let version = table.version();
-        let bytes = plans.iter().map(|plan| plan.bytes_in(&version)).sum();
+        let bytes = takes.unwrap_or_else(|| plans.iter().map(|plan| plan.bytes_in(&version)).sum());
+        // It would be a reader of what may have to go.
+        drop(version);
         self.table_by_id(table.id).map_or(Ok(None), |table| self.make_room(&table, bytes))
     }
 
     /// After buckets of a new tier were written that nothing refers to yet. Of what tiers may not take the oldest buckets go
     /// once it is linked in.
-    pub(crate) fn make_room_for_tier(&self, table: &Arc<Table>, bytes: u64) -> Result<Option<Reserved>> {
+    pub(crate) fn make_room_for_tier(&self, table: &Arc<Table>, bytes: u64) -> Result<Option<Arc<Room>>> {
         let share = table.schema().ring.max_bytes.map_or(0, |max_bytes| (max_bytes as f64 * TIER_SHARE) as u64);
         self.make_room(table, bytes.min(share))
     }
 
-    /// Before a run of a bulk statement is written. When its own segments fill the ring, the oldest of them go.
-    pub(crate) fn make_room_for_bulk(&self, table: &Arc<Table>, rows: u64, written: &mut Written) -> Result<()> {
-        let Some(max_bytes) = table.schema().ring.max_bytes else { return Ok(()) };
-        let entries: f64 = table.indexes().iter().map(|i| self.fresh_bytes_per_row(&i.table)).sum();
-        let row_bytes = self.fresh_bytes_per_row(table) + entries;
-        let run = (rows as f64 * row_bytes) as u64 + SEGMENT_OVERHEAD;
+    /// Before rows of a large transaction are written; `takes` are the bytes that they took, if that was tried.
+    pub(crate) fn make_room_for_rows(
+        &self,
+        table: &Arc<Table>,
+        rows: usize,
+        takes: Option<u64>,
+    ) -> Result<Option<Arc<Room>>> {
+        let estimate = || (rows as f64 * self.fresh_bytes_per_row(table)) as u64;
+        match self.is_in_ring_of_bytes(table) {
+            true => self.make_room(table, takes.unwrap_or_else(estimate) + SEGMENT_OVERHEAD),
+            false => Ok(None),
+        }
+    }
+
+    /// Before rows of a bulk statement, or entries of them in `part`, are written; `row_bytes` is what one takes, if that was
+    /// tried. When the statement's own segments fill the ring, the oldest of them go, and so do the oldest rows of a run that
+    /// is larger than the ring.
+    pub(crate) fn make_room_for_bulk(
+        &self,
+        table: &Arc<Table>,
+        (part, layout): (&Arc<Table>, &Arc<RowLayout>),
+        rows: &mut OutRows<'_>,
+        row_bytes: Option<f64>,
+        written: &mut Written,
+    ) -> Result<Option<Arc<Room>>> {
+        let Some(max_bytes) = table.schema().ring.max_bytes else { return Ok(None) };
+        let row_bytes = row_bytes.unwrap_or_else(|| self.fresh_bytes_per_row(part));
         let fitting = (max_bytes as f64 * RING_SHARE) as u64;
+        if layout.schema().time.is_some() {
+            let fitting = (fitting as f64 / row_bytes) as usize;
+            if rows.len() > fitting {
+                written.passed = written.passed.max(rows.time_of_newest(layout, fitting));
+            }
+            if let Some(left) = written.passed.and_then(|time| rows.since(layout, time)) {
+                *rows = left;
+            }
+        }
+        let run = (rows.len() as f64 * row_bytes) as u64 + SEGMENT_OVERHEAD;
         while written.bytes() + run > fitting
             && let Some(end) = written.rows.iter().map(|p| p.segment.meta().max_time).min()
         {
@@ -250,19 +413,8 @@ impl Engine {
             }
             written.passed = written.passed.max(end.checked_add(1));
         }
-        // What is written already is reserved; this adds the run.
-        written.reserved.extend(self.make_room(table, run)?);
-        Ok(())
-    }
-
-    /// After a run of a bulk statement was written: makes up for what it took more than was thought.
-    pub(crate) fn reserve_bulk(&self, table: &Arc<Table>, written: &mut Written) -> Result<()> {
-        let reserved: u64 = written.reserved.iter().map(|room| room.bytes).sum();
-        let more = written.bytes().saturating_sub(reserved);
-        if table.schema().ring.max_bytes.is_some() && more > 0 {
-            written.reserved.extend(self.make_room(table, more)?);
-        }
-        Ok(())
+        self.catch_up_with_merges(table, run)?;
+        self.make_room(table, run)
     }
 
     /// After a commit: a ring of bytes takes its rows in small portions.
@@ -279,18 +431,12 @@ impl Engine {
         }
     }
 
-    /// Bytes on disk of a table, its indexes and tiers. What only open snapshots still need does not count.
-    pub(crate) fn ring_bytes(&self, base: &Arc<Table>) -> u64 {
-        base.with_parts().iter().map(|part| segment_bytes(part)).sum::<u64>()
-            + base.reserved_bytes.load(Ordering::Relaxed)
-    }
-
     /// How far the horizon has to move so that segments of `bytes` in all are behind it; `None` if no row is there.
     pub(super) fn position_that_frees(&self, base: &Arc<Table>, bytes: u64) -> Result<Option<Position>> {
         let version = base.version();
         let layout = base.layout();
         if layout.schema().time.is_none() {
-            return position_of_share(&version, &layout, bytes as f64 / self.ring_bytes(base).max(1) as f64);
+            return position_of_share(&version, &layout, bytes as f64 / linked_bytes(base).max(1) as f64);
         }
         // Entries of indexes that know the time go with the rows.
         let mut ends: Vec<(u64, u64)> = Vec::new();
@@ -310,6 +456,11 @@ impl Engine {
         }
         Ok(ends.last().map(|(end, _)| Position { time: end.saturating_add(1), key: Key::new() }))
     }
+}
+
+/// Bytes of the segments of a table, its indexes and tiers.
+fn linked_bytes(base: &Arc<Table>) -> u64 {
+    base.with_parts().iter().map(|part| segment_bytes(part)).sum()
 }
 
 fn segment_bytes(table: &Table) -> u64 {

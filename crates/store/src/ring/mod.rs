@@ -32,7 +32,7 @@ use crate::table::Table;
 use crate::time::TimeLane;
 use crate::version::Version;
 
-pub(crate) use bytes::Reserved;
+pub(crate) use bytes::WRITE_TRIES;
 pub(crate) use durable::{
     FLOORS_PROPERTY, HORIZON_PROPERTY, decode_floors, encode_floors, floors_of_writes, horizon_edits, restore,
 };

@@ -18,6 +18,7 @@ use super::meta::{SegmentId, SegmentMeta};
 use super::order;
 use super::zone::ZoneMap;
 use crate::error::{Error, Result};
+use crate::fs::space::Room;
 use crate::fs::{Fs, WriteFile};
 use crate::limits;
 use crate::manifest::edit::TableId;
@@ -41,6 +42,8 @@ pub struct SegmentWriter {
     /// Bytes handed to the file.
     written: u64,
     index: SegmentIndex,
+    /// Where bytes are bounded: what has no room is not written, and counted all the same.
+    room: Option<Arc<Room>>,
 }
 
 impl SegmentWriter {
@@ -61,7 +64,14 @@ impl SegmentWriter {
         buffer.extend_from_slice(&header.to_bytes());
         let index = SegmentIndex::new(SegmentSchema::of(layout.schema()));
         let encoders = layout.schema().columns.iter().map(|_| Encoder::new(effort)).collect();
-        Ok(SegmentWriter { fs: Arc::clone(fs), file, path, id, layout, effort, encoders, buffer, written: 0, index })
+        let (fs, written) = (Arc::clone(fs), 0);
+        Ok(SegmentWriter { fs, file, path, id, layout, effort, encoders, buffer, written, index, room: None })
+    }
+
+    /// Writes no more than there is room for. Whoever gave it asks [`Room::is_over`] in the end: then the file is rubbish.
+    pub fn within(mut self, room: Option<Arc<Room>>) -> SegmentWriter {
+        self.room = room;
+        self
     }
 
     /// Adds a group of at most `GROUP_ROWS` rows (none: nothing happens): all columns in schema order, rows in
@@ -131,7 +141,12 @@ impl SegmentWriter {
         let trailer = Trailer { footer_offset: self.bytes(), footer_length, footer_crc: crc32fast::hash(&footer) };
         self.buffer.extend_from_slice(&footer);
         self.buffer.extend_from_slice(&trailer.to_bytes(self.id));
-        self.write_buffer()?;
+        if let Err(error) = self.write_buffer() {
+            if let Err(error) = self.abandon() {
+                tracing::warn!(%error, "could not remove an unfinished segment");
+            }
+            return Err(error);
+        }
         let schema_version = self.layout.schema().version;
         Ok((meta_of(&self.index, self.id, schema_version, self.written), self.file))
     }
@@ -263,8 +278,12 @@ impl SegmentWriter {
     }
 
     fn write_buffer(&mut self) -> Result<()> {
-        self.file.write(&self.buffer)?;
-        self.written += self.buffer.len() as u64;
+        let bytes = self.buffer.len() as u64;
+        if self.room.as_ref().is_none_or(|room| room.claim(bytes)) {
+            self.file.write(&self.buffer)?;
+            self.room.iter().for_each(|room| room.written(bytes));
+        }
+        self.written += bytes;
         self.buffer.clear();
         // One block of long strings must not make every writer keep that much.
         self.buffer.shrink_to(2 * BUFFER_BYTES);

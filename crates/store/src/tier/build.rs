@@ -11,10 +11,10 @@ use std::sync::atomic::Ordering;
 use crate::alter::altered;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::fs::space::Room;
 use crate::live::LiveSegment;
 use crate::manifest::edit::Edit;
 use crate::memtable::Memtable;
-use crate::ring::Reserved;
 use crate::row::RowLayout;
 use crate::schema::{Schema, TierDef};
 use crate::segment::SegmentMeta;
@@ -41,7 +41,7 @@ pub(crate) struct Built {
     seq: u64,
     segments: Vec<(Arc<Table>, Vec<Arc<LiveSegment>>)>,
     /// In a ring of bytes: room for them until they are linked in.
-    room: Vec<Reserved>,
+    room: Vec<Arc<Room>>,
 }
 
 impl Built {
@@ -171,6 +171,7 @@ impl Engine {
                 series_gone: table.gate.series_gone(),
                 table: tier.table.clone(),
                 layout: tier.layout.clone(),
+                room: None,
             };
             let mut from_rows = (table.gone_until(), u64::MAX);
             let mut parts = Vec::new();

@@ -245,7 +245,7 @@ mod tests {
         engine.commit_nothing(tier).unwrap();
         let seq = engine.visible_seq.load(std::sync::atomic::Ordering::Acquire);
         let out = rows.iter().map(|(row, tombstone)| OutRow { row, seq, tombstone: *tombstone }).collect();
-        let metas = engine.write_segments(tier, &tier.layout(), &out, Effort::Fast).unwrap();
+        let metas = engine.write_segments(tier, &tier.layout(), &out, Effort::Fast, None).unwrap();
         engine.commit_manifest(&tier.edits_for(&metas)).unwrap();
         let open = |meta| crate::live::LiveSegment::open(&engine.fs, &engine.cache, &tier.dir, tier.id, meta);
         tier.install(|version| version.segments.extend(metas.into_iter().map(open)));

@@ -15,6 +15,7 @@ use rrd_codec::Effort;
 use crate::cursor::{Cursor, Direction};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::fs::space::Room;
 use crate::horizon::SeriesLines;
 use crate::key;
 use crate::limits;
@@ -80,12 +81,15 @@ pub(super) struct Target {
     pub table: Arc<Table>,
     /// How.
     pub layout: Arc<RowLayout>,
+    /// Where bytes are bounded.
+    pub room: Option<Arc<Room>>,
 }
 
 impl Target {
-    fn of(table: &Table, tier: &Tier) -> Target {
+    fn of(table: &Table, tier: &Tier, room: Option<&Arc<Room>>) -> Target {
         let series_gone = table.gate.series_gone();
-        Target { schema: table.schema(), series_gone, table: tier.table.clone(), layout: tier.table.layout() }
+        let room = room.cloned();
+        Target { schema: table.schema(), series_gone, table: tier.table.clone(), layout: tier.table.layout(), room }
     }
 }
 
@@ -101,14 +105,25 @@ pub(super) struct Rows {
 }
 
 impl Engine {
-    /// Computes anew what a memtable that is to be flushed touches. The caller keeps merges of the table away.
-    pub(crate) fn refresh_tiers(&self, table: &Table, memtable: &Arc<Memtable>, seq: u64) -> Result<Refreshed> {
+    /// Computes anew what a memtable that is to be flushed touches, as far as there is room. The caller keeps merges of the
+    /// table away.
+    pub(crate) fn refresh_tiers(
+        &self,
+        table: &Table,
+        memtable: &Arc<Memtable>,
+        seq: u64,
+        room: Option<&Arc<Room>>,
+    ) -> Result<Refreshed> {
         let mut refreshed = Refreshed { seq, tiers: Vec::new(), ranges: Vec::new(), has_built: false };
         let Some(touched) = memtable.touched().map(|touched| touched.clone()) else { return Ok(refreshed) };
         refreshed.ranges = touched.ranges().iter().map(|(_, seq)| *seq).collect();
         refreshed.has_built = touched.builds().next().is_some();
         for tier in table.tiers().iter() {
-            let result = self.refresh_tier(table, memtable, tier, &touched, &refreshed);
+            if room.is_some_and(|room| room.is_over()) {
+                // What has no room is not in its file, from which the next tier may be computed.
+                break;
+            }
+            let result = self.refresh_tier(table, memtable, (tier, room), &touched, &refreshed);
             match result {
                 Ok(segments) => refreshed.tiers.push((tier.clone(), segments)),
                 Err(error) => {
@@ -124,7 +139,7 @@ impl Engine {
         &self,
         table: &Table,
         memtable: &Arc<Memtable>,
-        tier: &Arc<Tier>,
+        (tier, room): (&Arc<Tier>, Option<&Arc<Room>>),
         touched: &Touched,
         done: &Refreshed,
     ) -> Result<Vec<Arc<LiveSegment>>> {
@@ -143,7 +158,8 @@ impl Engine {
             }
             let starts = (line, u64::MAX);
             let what = (starts, BTreeSet::new());
-            segments = self.compute_tier(&Target::of(table, tier), &source, buckets, what, done.seq, &mut |_| true)?;
+            let target = Target::of(table, tier, room);
+            segments = self.compute_tier(&target, &source, buckets, what, done.seq, &mut |_| true)?;
             from_rows = (gone, line);
         }
         if touched.span().is_none_or(|(first, _)| buckets.interval(first).first >= from_rows.1) {
@@ -160,7 +176,7 @@ impl Engine {
                 Rows::of_tier(tier, &[]).push_pairs(&buckets, *range, done.seq, &mut extra)?;
             }
             let what = (from_rows, extra);
-            self.compute_tier(&Target::of(table, tier), &source, buckets, what, done.seq, &mut |_| true)
+            self.compute_tier(&Target::of(table, tier, room), &source, buckets, what, done.seq, &mut |_| true)
         })();
         match more {
             Ok(more) => segments.extend(more),
@@ -679,7 +695,7 @@ impl Output<'_> {
         };
         let rows: OutRows<'_> = self.places.iter().zip(ends).map(row).collect();
         let table = &self.tier.table;
-        let metas = self.engine.write_segments(table, &self.layout, &rows, Effort::Fast)?;
+        let metas = self.engine.write_segments(table, &self.layout, &rows, Effort::Fast, self.tier.room.as_ref())?;
         let open = |meta| LiveSegment::open(&self.engine.fs, &self.engine.cache, &table.dir, table.id, meta);
         self.segments.extend(metas.into_iter().map(open));
         self.bytes.clear();

@@ -76,10 +76,9 @@ impl Txn {
                 check(self, i, entries).map_err(|error| refused_entry(error, index, number, &written.rows))?;
             }
         }
-        if written.passed.is_some() || !written.reserved.is_empty() {
+        if written.passed.is_some() {
             let mut own = self.tables[t].own.write();
             own.passed = own.passed.max(written.passed);
-            own.reserved.extend(written.reserved);
         }
         self.add_private(t, written.rows);
         for (index, entries) in indexes.iter().zip(written.entries) {
@@ -195,7 +194,7 @@ impl Txn {
             let indexes = self.tables[t].table.indexes();
             for index in indexes.iter() {
                 let i = self.table_index(&index.table);
-                self.tables[i].check.get_or_insert_with(|| self.engine.take_snapshot());
+                self.tables[i].check.get_or_insert_with(|| self.engine.take_snapshot_for_checks(0));
                 self.spill(i)?;
             }
             // What does not fail at a duplicate wants to know at once.

@@ -124,7 +124,7 @@ impl Txn {
     pub(super) fn is_behind_newest(&mut self, t: usize, key: &[u8]) -> Result<bool> {
         let (engine, id) = (&self.engine, self.id);
         let entry = &mut self.tables[t];
-        entry.check.get_or_insert_with(|| engine.take_snapshot_for(id));
+        entry.check.get_or_insert_with(|| engine.take_snapshot_for_checks(id));
         entry.tell_newest(0);
         let split = entry.layout.series_len(key);
         let (series, rest) = key.split_at(split);
@@ -160,7 +160,7 @@ impl Txn {
             None => bulk.run.len() == 1 && entry.newest.is_empty() && !entry.newest_lost && entry.own.read().is_empty(),
         };
         if is_behind_own {
-            entry.check.get_or_insert_with(|| engine.take_snapshot_for(id));
+            entry.check.get_or_insert_with(|| engine.take_snapshot_for_checks(id));
             if entry.table.is_short_behind_newest(int_key.short(series, rest)) {
                 if !std::mem::replace(&mut entry.is_untold, true) {
                     entry.newest_seq = seen_seq;

@@ -211,12 +211,12 @@ mod tests {
     #[test]
     fn a_merge_planned_before_the_delete_does_not_take_its_segments() {
         let (engine, table) = filled();
-        let plans = choose(table.version().segments.values().map(|s| s.meta()), true, true, u64::MAX);
+        let plans = choose(table.version().segments.values().map(|s| s.meta()), true, true, u64::MAX, false);
         assert!(!plans.is_empty());
         let mut txn = engine.begin();
         assert_eq!(txn.delete_times(&table, Some((0, 120))).unwrap(), Some(3 * 121));
         for plan in &plans {
-            engine.run_merges(&table, std::slice::from_ref(plan), &mut |_| true).unwrap();
+            engine.run_merges(&table, std::slice::from_ref(plan), None, &mut |_| true).unwrap();
         }
         txn.commit().unwrap();
         assert_eq!(table.stats().rows, 3 * 29);

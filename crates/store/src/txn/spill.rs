@@ -1,10 +1,11 @@
 //! Large transactions: write sets move to private segments, in a way that can still be rolled back.
 
-use super::{Txn, Undo};
+use super::{Txn, TxnTable, Undo};
 use crate::error::Result;
 use crate::memtable::Key;
 use crate::own::OnDuplicate;
 use crate::own::{OwnBatch, OwnWrite, PrivateSegment};
+use crate::ring::WRITE_TRIES;
 use crate::write_out::{OutRow, OutRows};
 
 impl Txn {
@@ -172,9 +173,26 @@ impl Txn {
                     None => tombstones.next().map(|row| OutRow { row, seq: 0, tombstone: true }),
                 })
                 .collect();
-            written.extend(self.engine.write_private(&entry.table, &entry.layout, &rows, mode)?);
+            written.extend(self.write_in_ring(t, &rows, mode)?);
         }
         Ok(written)
+    }
+
+    /// Writes rows to private segments within the bytes that their table may have.
+    fn write_in_ring(&self, t: usize, rows: &OutRows<'_>, mode: Option<OnDuplicate>) -> Result<Vec<PrivateSegment>> {
+        let TxnTable { table, layout, .. } = &self.tables[t];
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (mut takes, mut tries) = (None, 0);
+        loop {
+            let room = self.engine.make_room_for_rows(table, rows.len(), takes)?;
+            room.iter().filter(|_| tries >= WRITE_TRIES).for_each(|room| room.lift());
+            let private = self.engine.write_private(table, layout, rows, mode, room.as_ref())?;
+            let Some(room) = room.filter(|room| room.is_over()) else { return Ok(private) };
+            takes = Some(room.wanted());
+            tries += 1;
+        }
     }
 
     /// Spills every table, so that a commit with private segments is one manifest edit.
