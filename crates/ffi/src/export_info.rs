@@ -168,7 +168,7 @@ pub unsafe extern "C" fn rrd_info_read(
                 }
                 let mut listener = Listener { problem: &mut |text| reader.tell(&text), stop: &|| reader.is_killed() };
                 let go_on = match view {
-                    RRD_VIEW_TABLES => reader.give(TABLES, &[info::table_row(&table, wants_costly)]),
+                    RRD_VIEW_TABLES => reader.give(TABLES, &[info::table_row(engine, &table, wants_costly)]),
                     RRD_VIEW_TIERS => reader.give(TIERS, &info::tier_rows(&table, wants_costly)),
                     RRD_VIEW_SEGMENTS => {
                         reader.give(SEGMENTS, &info::segment_rows(&table, wants_costly, &mut listener))

@@ -68,6 +68,7 @@ pub fn cells<R>(columns: &[InfoColumn<R>], row: &R) -> Vec<Cell> {
 /// A row of RRD_TABLES.
 pub struct TableRow {
     report: TableReport,
+    held_bytes: u64,
     times: Option<(u64, u64)>,
 }
 
@@ -133,6 +134,7 @@ pub static TABLES: &[InfoColumn<TableRow>] = &[
     InfoColumn::new(c"HORIZON", Kind::Text(32), NULLABLE | ROW_VALUE, |r| horizon(&r.report)),
     InfoColumn::new(c"ROWS_BEHIND_HORIZON", Kind::Unsigned, 0, |r| Cell::Unsigned(r.report.rows_behind)),
     InfoColumn::new(c"BYTES_BEHIND_HORIZON", Kind::Unsigned, 0, |r| Cell::Unsigned(r.report.bytes_behind)),
+    InfoColumn::new(c"BYTES_HELD", Kind::Unsigned, 0, |r| Cell::Unsigned(r.held_bytes)),
     InfoColumn::new(c"ROWS_REFUSED", Kind::Unsigned, 0, |r| Cell::Unsigned(r.report.refused_rows)),
     InfoColumn::new(c"TABLE_OPTIONS", Kind::Text(2048), NULLABLE, |r| text_or_null(options(&r.report.schema))),
     InfoColumn::new(c"SCHEMA_VERSION", Kind::Unsigned, 0, |r| Cell::Unsigned(u64::from(r.report.schema.version))),
@@ -211,8 +213,12 @@ pub static COLUMNS: &[InfoColumn<ColumnRow>] = &[
 ];
 
 /// The row of RRD_TABLES.
-pub fn table_row(table: &Table, wants_costly: bool) -> TableRow {
-    TableRow { report: table.report(), times: if wants_costly { table.time_range() } else { None } }
+pub fn table_row(engine: &Engine, table: &Arc<Table>, wants_costly: bool) -> TableRow {
+    TableRow {
+        report: table.report(),
+        held_bytes: engine.held_bytes(table),
+        times: if wants_costly { table.time_range() } else { None },
+    }
 }
 
 /// The rows of RRD_TIERS of a table.

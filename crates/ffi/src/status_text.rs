@@ -138,9 +138,13 @@ fn write_rings(out: &mut String, engine: &Engine) -> std::fmt::Result {
         let tiers = table.tier_reports(false);
         let bytes = report.data_bytes + report.index_bytes + tiers.iter().map(|t| t.table.data_bytes).sum::<u64>();
         let limit = report.schema.ring.max_bytes.map_or(String::new(), |limit| format!(" of {limit} (MAX_BYTES)"));
+        let held = match engine.held_bytes(table) {
+            0 => String::new(),
+            held => format!(", and {held} that readers hold"),
+        };
         writeln!(
             out,
-            "  '{}': {} rows, {} behind the horizon, {} refused; {bytes} bytes{limit}",
+            "  '{}': {} rows, {} behind the horizon, {} refused; {bytes} bytes{limit}{held}",
             table.name(),
             report.rows,
             report.rows_behind,
