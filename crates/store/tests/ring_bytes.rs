@@ -408,6 +408,34 @@ fn statements_larger_than_the_ring_stay_within_it() {
     }
 }
 
+/// What the first rows of a ring take is not known before they are encoded: none goes because of what they take in memory.
+#[test]
+fn no_row_goes_while_all_of_them_fit() {
+    for is_bulk in [true, false] {
+        let mut bench = Bench::new(100_000, "[]");
+        let mut txn = bench.engine.begin();
+        if is_bulk {
+            txn.begin_bulk(&bench.table);
+        }
+        let steps = 500;
+        for step in 0..steps {
+            for sensor in 0..SENSORS {
+                let row = bench.row(sensor, FIRST + step * STEP);
+                txn.insert(&bench.table, &row, OnDuplicate::Fail).unwrap();
+            }
+        }
+        if is_bulk {
+            txn.end_bulk(&bench.table).unwrap();
+        }
+        txn.commit().unwrap();
+        bench.engine.flush_table(&bench.table).unwrap();
+        bench.wait();
+        println!("{} rows take {} bytes", bench.visible(), bench.bytes());
+        assert!(bench.bytes() < bench.max_bytes * 9 / 10);
+        assert_eq!(bench.visible(), steps * SENSORS, "bulk: {is_bulk}");
+    }
+}
+
 /// Tiers that are kept for ever are in the ring, too: they make room for rows, and rows for them.
 #[test]
 fn tiers_in_a_ring_of_bytes_leave_half_of_it_to_rows() {

@@ -287,7 +287,9 @@ impl Engine {
             None => self.flush_bytes_per_row(table),
         };
         let fitting = (max_bytes as f64 * RING_SHARE / row_bytes) as usize;
-        if rows > fitting && layout.schema().index_of.is_none() && TimeLane::of(layout.schema()).is_some() {
+        // As with bulk statements, no row goes for a guess.
+        let is_too_much = takes.is_some() && rows > fitting;
+        if is_too_much && layout.schema().index_of.is_none() && TimeLane::of(layout.schema()).is_some() {
             // More than the whole ring: what is oldest is never written.
             let mut times = Vec::with_capacity(rows);
             frozen.times(&mut |time| times.extend(Some(time).filter(|time| *time >= horizon)));
@@ -389,18 +391,21 @@ impl Engine {
         written: &mut Written,
     ) -> Result<Option<Arc<Room>>> {
         let Some(max_bytes) = table.schema().ring.max_bytes else { return Ok(None) };
-        let row_bytes = row_bytes.unwrap_or_else(|| self.fresh_bytes_per_row(part));
         let fitting = (max_bytes as f64 * RING_SHARE) as u64;
         if layout.schema().time.is_some() {
-            let fitting = (fitting as f64 / row_bytes) as usize;
-            if rows.len() > fitting {
+            // What was not tried may take much less than it is thought to: no row goes for a guess.
+            if let Some(fitting) = row_bytes.map(|row_bytes| (fitting as f64 / row_bytes) as usize)
+                && rows.len() > fitting
+            {
                 written.passed = written.passed.max(rows.time_of_newest(layout, fitting));
             }
             if let Some(left) = written.passed.and_then(|time| rows.since(layout, time)) {
                 *rows = left;
             }
         }
-        let run = (rows.len() as f64 * row_bytes) as u64 + SEGMENT_OVERHEAD;
+        let estimate = || written.row_bytes(table, part).unwrap_or_else(|| self.fresh_bytes_per_row(part));
+        let row_bytes = row_bytes.unwrap_or_else(estimate);
+        let run = ((rows.len() as f64 * row_bytes) as u64).min(fitting) + SEGMENT_OVERHEAD;
         while written.bytes() + run > fitting
             && let Some(end) = written.rows.iter().map(|p| p.segment.meta().max_time).min()
         {
@@ -455,6 +460,19 @@ impl Engine {
             }
         }
         Ok(ends.last().map(|(end, _)| Position { time: end.saturating_add(1), key: Key::new() }))
+    }
+}
+
+impl Written {
+    /// What a row of a table, or an entry of one of its indexes, takes at most, by those that the statement has written.
+    fn row_bytes(&self, table: &Arc<Table>, part: &Arc<Table>) -> Option<f64> {
+        let segments = match table.indexes().iter().position(|index| Arc::ptr_eq(&index.table, part)) {
+            None => &self.rows,
+            Some(number) => self.entries.get(number)?,
+        };
+        let metas = segments.iter().map(|p| p.segment.meta());
+        let (rows, bytes) = metas.fold((0, 0), |(rows, bytes), m| (rows + m.rows, bytes + m.bytes));
+        (rows >= FRESH_ROWS).then(|| bytes as f64 / rows as f64 * ESTIMATE_MARGIN)
     }
 }
 
