@@ -386,7 +386,7 @@ def failing_flushes_are_told_and_counted(scene):
         scene.server.sql("SET GLOBAL rrd_memtable_size = 1048576")
         away = scene.victim_folder.with_suffix(".away")
         scene.victim_folder.rename(away)
-        scene.server.sql("INSERT INTO victim SELECT 1000, seq, 0, 'late' FROM seq_1_to_7000", "test")
+        scene.server.sql("INSERT INTO victim SELECT 1000, seq, 0, 'late' FROM seq_1_to_16000", "test")
         failures = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Rrd_flush_failures'"
         deadline = time.monotonic() + 60
         while int(scene.server.sql(failures)[0][0]) < 14 and time.monotonic() < deadline:
