@@ -91,7 +91,12 @@ fn schema() -> Schema {
     let int = Lane::Int { width: 4 };
     Schema {
         version: 1,
-        columns: vec![column(0, int, false), column(1, int, false), column(2, Lane::F64, true), column(3, Lane::Bytes, true)],
+        columns: vec![
+            column(0, int, false),
+            column(1, int, false),
+            column(2, Lane::F64, true),
+            column(3, Lane::Bytes, true),
+        ],
         key: vec![0, 1],
         time: Some(TimeColumn { column: 1, unit: TimeUnit::S, bias: 0 }),
         row_number: None,
@@ -166,7 +171,13 @@ fn count(engine: &Arc<Engine>, table: &Arc<Table>) -> Result<usize> {
     let query = Query {
         conditions: vec![Condition::Range { column: 1, low: 40, high: 160, negated: false }],
         groups: vec![Group::Column(0), Group::Bucket { column: 1, origin: 0, width: 10, towards_zero: false }],
-        aggregates: vec![Aggregate::Count, Aggregate::Sum(2), Aggregate::Max(2), Aggregate::Min(3), Aggregate::First(3)],
+        aggregates: vec![
+            Aggregate::Count,
+            Aggregate::Sum(2),
+            Aggregate::Max(2),
+            Aggregate::Min(3),
+            Aggregate::First(3),
+        ],
         threads: 1,
         ..Query::default()
     };
