@@ -232,15 +232,10 @@ fn write_in_ring(
     mode: OnDuplicate,
     written: &mut Written,
 ) -> Result<Vec<PrivateSegment>> {
-    let (mut row_bytes, mut tries) = (None, 0);
-    loop {
-        let room = engine.make_room_for_bulk(table, (part, layout), &mut rows, row_bytes, written)?;
-        room.iter().filter(|_| tries >= WRITE_TRIES).for_each(|room| room.lift());
-        let private = engine.write_private(part, layout, &rows, Some(mode), room.as_ref())?;
-        let Some(room) = room.filter(|room| room.is_over()) else { return Ok(private) };
-        row_bytes = Some(room.wanted() as f64 / rows.len().max(1) as f64);
-        tries += 1;
-    }
+    engine.write_private_in_ring(part, layout, &mut rows, Some(mode), |rows, takes| {
+        let row_bytes = takes.map(|takes| takes as f64 / rows.len().max(1) as f64);
+        engine.make_room_for_bulk(table, (part, layout), rows, row_bytes, written)
+    })
 }
 
 fn in_order<'r>(run: &'r Run, order: &Order, layout: &RowLayout) -> OutRows<'r> {
@@ -283,6 +278,27 @@ fn refused_in_run(index: &Index, number: usize, layout: &RowLayout, run: &Run, r
 }
 
 impl Engine {
+    /// Writes rows to private segments within the bytes that their table may have. `make_room` is asked first, and again,
+    /// with the bytes that they take, as long as that is more than there is room for.
+    pub(crate) fn write_private_in_ring<'r>(
+        &self,
+        table: &Arc<Table>,
+        layout: &Arc<RowLayout>,
+        rows: &mut OutRows<'r>,
+        expects_absent: Option<OnDuplicate>,
+        mut make_room: impl FnMut(&mut OutRows<'r>, Option<u64>) -> Result<Option<Arc<Room>>>,
+    ) -> Result<Vec<PrivateSegment>> {
+        let (mut takes, mut tries) = (None, 0);
+        loop {
+            let room = make_room(rows, takes)?;
+            room.iter().filter(|_| tries >= WRITE_TRIES).for_each(|room| room.lift());
+            let private = self.write_private(table, layout, rows, expects_absent, room.as_ref())?;
+            let Some(room) = room.filter(|room| room.is_over()) else { return Ok(private) };
+            takes = Some(room.wanted());
+            tries += 1;
+        }
+    }
+
     /// Writes rows to private segments: files that vanish again unless their transaction commits. For `room` see
     /// [`Engine::write_segments`].
     pub(crate) fn write_private(

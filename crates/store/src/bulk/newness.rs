@@ -25,6 +25,32 @@ pub struct Newness {
 }
 
 impl Newness {
+    /// That of which nothing is known.
+    pub fn lost() -> Newness {
+        Newness { newest: HashMap::new(), is_lost: true }
+    }
+
+    /// Notes a row of the transaction, which may be the newest of its series.
+    pub fn raise(&mut self, series: &[u8], rest: &[u8]) {
+        if let Some(newest) = self.newest.get_mut(series) {
+            if newest.as_slice() < rest {
+                *newest = Key::from_slice(rest);
+            }
+            return;
+        }
+        self.forget_if_full();
+        if !self.is_lost {
+            self.newest.insert(Key::from_slice(series), Key::from_slice(rest));
+        }
+    }
+
+    /// Before a series is added.
+    pub fn forget_if_full(&mut self) {
+        if self.newest.len() >= limits::NEWEST_ENTRIES {
+            *self = Newness::lost();
+        }
+    }
+
     /// Notes the rows of a sorted run that were not looked up; false unless all of them are certainly new.
     pub fn note(&mut self, table: &Arc<Table>, layout: &Arc<RowLayout>, run: &Run, order: &Order) -> Result<bool> {
         let mut all_new = true;
@@ -59,10 +85,7 @@ impl Newness {
             }
             return Ok(is_new && !self.is_lost);
         }
-        if self.newest.len() >= limits::NEWEST_ENTRIES {
-            self.newest = HashMap::new();
-            self.is_lost = true;
-        }
+        self.forget_if_full();
         if self.is_lost {
             return Ok(false);
         }

@@ -108,9 +108,7 @@ impl Engine {
 
     /// Whether a table is, or belongs to, a ring of bytes.
     pub(crate) fn is_in_ring_of_bytes(&self, table: &Table) -> bool {
-        let of_part = |id| self.table_by_id(TableId(id)).and_then(|base| base.schema().ring.max_bytes);
-        let schema = table.schema();
-        schema.part_of().map_or(schema.ring.max_bytes, of_part).is_some()
+        self.ring_of(table, &table.schema()).is_some_and(|ring| ring.max_bytes.is_some())
     }
 
     /// The ring of bytes that a table belongs to: its table, its space and its limit.

@@ -209,8 +209,7 @@ impl Txn {
     /// Takes what the worker knows of the newest rows.
     fn take_back_newness(&mut self, t: usize, newness: Vec<Newness>) {
         for (t, newness) in self.with_indexes(t).into_iter().zip(newness) {
-            self.tables[t].newest = newness.newest;
-            self.tables[t].newest_lost = newness.is_lost;
+            self.tables[t].newness = newness;
         }
     }
 

@@ -6,14 +6,12 @@
 use super::{Streak, Txn, TxnTable};
 use crate::error::{Error, Result};
 use crate::index::Index;
-use crate::limits;
 use crate::lock::LockMode;
 use crate::memtable::Key;
 use crate::own::OnDuplicate;
 use crate::own::{OwnWrite, OwnWrites};
 use crate::row::RowLayout;
 use crate::table::{Table, find_in_segment};
-use hashbrown::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -129,7 +127,7 @@ impl Txn {
         let split = entry.layout.series_len(key);
         let (series, rest) = key.split_at(split);
         let seen_seq = entry.table.last_commit_seq.load(Ordering::Acquire);
-        let known = entry.newest.get_mut(series);
+        let known = entry.newness.newest.get_mut(series);
         if let (Some(newest), true) = (known, seen_seq == entry.newest_seq) {
             let behind = rest > newest.as_slice();
             if behind {
@@ -157,7 +155,12 @@ impl Txn {
                 return Ok(true);
             }
             Some(streak) => entry.is_untold && (streak.series, streak.rest) < (series, rest),
-            None => bulk.run.len() == 1 && entry.newest.is_empty() && !entry.newest_lost && entry.own.read().is_empty(),
+            None => {
+                bulk.run.len() == 1
+                    && entry.newness.newest.is_empty()
+                    && !entry.newness.is_lost
+                    && entry.own.read().is_empty()
+            }
         };
         if is_behind_own {
             entry.check.get_or_insert_with(|| engine.take_snapshot_for_checks(id));
@@ -180,25 +183,22 @@ impl Txn {
     /// [`Txn::is_behind_newest`] for a series that was not met before, or after others committed.
     pub(super) fn look_up_newest(&mut self, t: usize, series: &[u8], rest: &[u8], seen_seq: u64) -> Result<bool> {
         let entry = &mut self.tables[t];
-        if entry.newest.is_empty() {
+        if entry.newness.newest.is_empty() {
             entry.newest_seq = seen_seq;
         }
-        if entry.newest.len() >= limits::NEWEST_ENTRIES {
-            entry.newest = HashMap::new();
-            entry.newest_lost = true;
-        }
-        let mut newest = entry.newest.get(series).cloned().unwrap_or_default();
+        entry.newness.forget_if_full();
+        let mut newest = entry.newness.newest.get(series).cloned().unwrap_or_default();
         entry.table.newest_of(&entry.layout, series, |committed| {
             if committed > newest.as_slice() {
                 newest = Key::from_slice(committed);
             }
         })?;
         let behind = rest > newest.as_slice();
-        if entry.newest_lost {
+        if entry.newness.is_lost {
             return Ok(false);
         }
         let bound = if behind { Key::from_slice(rest) } else { newest };
-        entry.newest.insert(Key::from_slice(series), bound);
+        entry.newness.newest.insert(Key::from_slice(series), bound);
         Ok(behind)
     }
 
@@ -233,19 +233,7 @@ impl TxnTable {
 
     fn raise_newest(&mut self, key: &[u8]) {
         let (series, rest) = key.split_at(self.layout.series_len(key));
-        if let Some(newest) = self.newest.get_mut(series) {
-            if newest.as_slice() < rest {
-                *newest = Key::from_slice(rest);
-            }
-            return;
-        }
-        if self.newest.len() >= limits::NEWEST_ENTRIES {
-            self.newest = HashMap::new();
-            self.newest_lost = true;
-        }
-        if !self.newest_lost {
-            self.newest.insert(Key::from_slice(series), Key::from_slice(rest));
-        }
+        self.newness.raise(series, rest);
     }
 }
 

@@ -84,15 +84,13 @@ pub(crate) struct TxnTable {
     pub own: Arc<RwLock<OwnWrites>>,
     /// What was committed when the first key was checked; held so that merges keep newer sequence numbers.
     pub check: Option<Arc<Snapshot>>,
-    /// Largest rest of the key for each series, committed rows and own ones.
-    newest: HashMap<Key, Key>,
-    /// The table's newest commit when the map was begun: after a later one its entries have to be looked up anew.
+    /// The newest rows, committed and own ones.
+    newness: Newness,
+    /// The table's newest commit when `newness` was begun: after a later one what it says has to be looked up anew.
     newest_seq: u64,
-    /// The map was emptied: own rows may be missing in it.
-    newest_lost: bool,
-    /// The last row that was appended, which `newest` does not say.
+    /// The last row that was appended, which `newness` does not say.
     streak: Option<Streak>,
-    /// `newest` says none of the transaction's own rows. They came in key order, the last one is that of the streak.
+    /// `newness` says none of the transaction's own rows. They came in key order, the last one is that of the streak.
     is_untold: bool,
     bulk: Option<Bulk>,
     /// The transaction holds row locks of it.
@@ -119,14 +117,14 @@ impl TxnTable {
         if !self.own.read().private.is_empty() {
             self.tell_newest(0);
         }
-        if std::mem::replace(&mut self.newest_lost, true) { None } else { Some(std::mem::take(&mut self.newest)) }
+        let Newness { newest, is_lost } = std::mem::replace(&mut self.newness, Newness::lost());
+        (!is_lost).then_some(newest)
     }
 
     /// Hands what is known of the newest rows to a worker; until it comes back, nothing is known.
     fn lend_newness(&mut self) -> Newness {
         self.tell_newest(0);
-        let is_lost = std::mem::replace(&mut self.newest_lost, true);
-        Newness { newest: std::mem::take(&mut self.newest), is_lost }
+        std::mem::replace(&mut self.newness, Newness::lost())
     }
 }
 
@@ -558,9 +556,8 @@ impl Txn {
             table: table.clone(),
             own: Arc::new(RwLock::new(OwnWrites::default())),
             check: None,
-            newest: HashMap::new(),
+            newness: Newness::default(),
             newest_seq: 0,
-            newest_lost: false,
             streak: None,
             is_untold: false,
             bulk: None,

@@ -1,11 +1,10 @@
 //! Large transactions: write sets move to private segments, in a way that can still be rolled back.
 
-use super::{Txn, TxnTable, Undo};
+use super::{Txn, Undo};
 use crate::error::Result;
 use crate::memtable::Key;
 use crate::own::OnDuplicate;
 use crate::own::{OwnBatch, OwnWrite, PrivateSegment};
-use crate::ring::WRITE_TRIES;
 use crate::write_out::{OutRow, OutRows};
 
 impl Txn {
@@ -165,7 +164,7 @@ impl Txn {
             }
             places.push(tombstone_rows.len());
             let mut tombstones = places.windows(2).map(|w| &tombstone_rows[w[0]..w[1]]);
-            let rows: OutRows<'_> = part
+            let mut rows: OutRows<'_> = part
                 .values()
                 .filter(|w| w.expects_absent == mode)
                 .filter_map(|w| match &w.row {
@@ -173,26 +172,13 @@ impl Txn {
                     None => tombstones.next().map(|row| OutRow { row, seq: 0, tombstone: true }),
                 })
                 .collect();
-            written.extend(self.write_in_ring(t, &rows, mode)?);
+            if !rows.is_empty() {
+                let (table, layout) = (&entry.table, &entry.layout);
+                let room = |rows: &mut OutRows<'_>, takes| self.engine.make_room_for_rows(table, rows.len(), takes);
+                written.extend(self.engine.write_private_in_ring(table, layout, &mut rows, mode, room)?);
+            }
         }
         Ok(written)
-    }
-
-    /// Writes rows to private segments within the bytes that their table may have.
-    fn write_in_ring(&self, t: usize, rows: &OutRows<'_>, mode: Option<OnDuplicate>) -> Result<Vec<PrivateSegment>> {
-        let TxnTable { table, layout, .. } = &self.tables[t];
-        if rows.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (mut takes, mut tries) = (None, 0);
-        loop {
-            let room = self.engine.make_room_for_rows(table, rows.len(), takes)?;
-            room.iter().filter(|_| tries >= WRITE_TRIES).for_each(|room| room.lift());
-            let private = self.engine.write_private(table, layout, rows, mode, room.as_ref())?;
-            let Some(room) = room.filter(|room| room.is_over()) else { return Ok(private) };
-            takes = Some(room.wanted());
-            tries += 1;
-        }
     }
 
     /// Spills every table, so that a commit with private segments is one manifest edit.
