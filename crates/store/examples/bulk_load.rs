@@ -6,47 +6,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rrd_store::fs::os::OsFs;
-use rrd_store::schema::{ColumnDef, Compression, Lane, TimeColumn, TimeUnit};
+use rrd_store::schema::{ColumnDef, Lane};
 use rrd_store::{Config, Direction, Engine, OnDuplicate, Result, Schema};
 
 const SENSORS: u64 = 1000;
 
 fn schema() -> Schema {
-    let column = |id: u32, lane| ColumnDef {
-        id,
-        name: format!("c{id}"),
-        lane,
-        nullable: false,
-        hidden: false,
-        options: Vec::new(),
-        initial: None,
-        source: None,
-        number: None,
-        sql_type: String::new(),
-    };
+    let column = |id: u32, lane| ColumnDef::plain(id, lane, false);
     let mut columns = vec![column(0, Lane::Int { width: 4 }), column(1, Lane::Int { width: 4 })];
     columns.extend((2..7).map(|id| column(id, Lane::F64)));
     columns.push(column(7, Lane::Int { width: 4 }));
-    Schema {
-        version: 1,
-        columns,
-        key: vec![1, 0],
-        time: Some(TimeColumn { column: 0, unit: TimeUnit::S, bias: 0 }),
-        row_number: None,
-        compression: Compression::Small,
-        chunk_length: None,
-        indexes: Vec::new(),
-        auto_increment: None,
-        index_of: None,
-        options: Vec::new(),
-        next_column: 0,
-        next_index: 0,
-        ring: Default::default(),
-        tiers: Vec::new(),
-        tier_of: None,
-        step: None,
-        xff: None,
-    }
+    Schema::plain(columns, vec![1, 0], Some(0))
 }
 
 fn main() -> Result<()> {

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use rrd_store::config::FlushLog;
 use rrd_store::fs::os::OsFs;
-use rrd_store::schema::{ColumnDef, Compression, Lane, TimeColumn, TimeUnit};
+use rrd_store::schema::{ColumnDef, Lane};
 use rrd_store::{Config, Engine, OnDuplicate, Result, Schema};
 
 const STEP_S: u64 = 300;
@@ -20,41 +20,11 @@ const WALKS: u32 = 5;
 const SIGMA: f64 = 29.0;
 
 fn schema() -> Schema {
-    let column = |id: u32, lane| ColumnDef {
-        id,
-        name: format!("c{id}"),
-        lane,
-        nullable: false,
-        hidden: false,
-        options: Vec::new(),
-        initial: None,
-        source: None,
-        number: None,
-        sql_type: String::new(),
-    };
+    let column = |id: u32, lane| ColumnDef::plain(id, lane, false);
     let mut columns = vec![column(0, Lane::Int { width: 4 }), column(1, Lane::Int { width: 4 })];
     columns.extend((0..WALKS).map(|i| column(2 + i, Lane::F64)));
     columns.push(column(2 + WALKS, Lane::Int { width: 4 }));
-    Schema {
-        version: 1,
-        columns,
-        key: vec![1, 0],
-        time: Some(TimeColumn { column: 0, unit: TimeUnit::S, bias: 0 }),
-        row_number: None,
-        compression: Compression::Small,
-        chunk_length: None,
-        indexes: Vec::new(),
-        auto_increment: None,
-        index_of: None,
-        options: Vec::new(),
-        next_column: 0,
-        next_index: 0,
-        ring: Default::default(),
-        tiers: Vec::new(),
-        tier_of: None,
-        step: None,
-        xff: None,
-    }
+    Schema::plain(columns, vec![1, 0], Some(0))
 }
 
 /// A small generator of its own (splitmix64, Steele et al. 2014), so that the figures are the same everywhere.

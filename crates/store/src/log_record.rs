@@ -268,42 +268,15 @@ impl<'a> Input<'a> {
 mod tests {
     use super::*;
     use crate::own::OwnWrite;
-    use crate::schema::{ColumnDef, Compression, Schema};
+    use crate::schema::{ColumnDef, Schema};
     use proptest::prelude::*;
 
     fn layout() -> Arc<RowLayout> {
         let lanes = [Lane::Int { width: 4 }, Lane::Int { width: 2 }, Lane::F64, Lane::F32, Lane::Bytes];
-        let column = |(id, lane): (u32, Lane)| ColumnDef {
-            id,
-            name: format!("c{id}"),
-            lane,
-            nullable: id >= 2,
-            hidden: false,
-            options: Vec::new(),
-            initial: None,
-            source: None,
-            number: None,
-            sql_type: String::new(),
-        };
+        let column = |(id, lane): (u32, Lane)| ColumnDef::plain(id, lane, id >= 2);
         Arc::new(RowLayout::new(Arc::new(Schema {
             version: 3,
-            columns: (0..).zip(lanes).map(column).collect(),
-            key: vec![0, 1],
-            time: None,
-            row_number: None,
-            compression: Compression::Small,
-            chunk_length: None,
-            indexes: Vec::new(),
-            auto_increment: None,
-            index_of: None,
-            options: Vec::new(),
-            next_column: 0,
-            next_index: 0,
-            ring: Default::default(),
-            tiers: Vec::new(),
-            tier_of: None,
-            step: None,
-            xff: None,
+            ..Schema::plain((0..).zip(lanes).map(column).collect(), vec![0, 1], None)
         })))
     }
 

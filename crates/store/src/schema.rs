@@ -80,6 +80,22 @@ pub struct ColumnDef {
 }
 
 impl ColumnDef {
+    /// A visible column without options, named `c` and its id.
+    pub fn plain(id: u32, lane: Lane, nullable: bool) -> ColumnDef {
+        ColumnDef {
+            id,
+            name: format!("c{id}"),
+            lane,
+            nullable,
+            hidden: false,
+            options: Vec::new(),
+            initial: None,
+            source: None,
+            number: None,
+            sql_type: String::new(),
+        }
+    }
+
     /// Of a hidden lane that is the sort key of another column: the id of that one.
     pub fn sort_key_of(&self) -> Option<u32> {
         let option = self.options.iter().find(|(name, _)| self.hidden && name == SORT_KEY_OF);
@@ -398,6 +414,30 @@ fn is_zero(n: &u32) -> bool {
 }
 
 impl Schema {
+    /// A new table without options; `time` is the position of a time column in seconds.
+    pub fn plain(columns: Vec<ColumnDef>, key: Vec<u16>, time: Option<u16>) -> Schema {
+        Schema {
+            version: 1,
+            columns,
+            key,
+            time: time.map(|column| TimeColumn { column, unit: TimeUnit::S, bias: 0 }),
+            row_number: None,
+            compression: Compression::Small,
+            chunk_length: None,
+            indexes: Vec::new(),
+            auto_increment: None,
+            index_of: None,
+            options: Vec::new(),
+            next_column: 0,
+            next_index: 0,
+            ring: Ring::default(),
+            tiers: Vec::new(),
+            tier_of: None,
+            step: None,
+            xff: None,
+        }
+    }
+
     /// Checks what the rest of the store relies on.
     pub fn validate(&self) -> Result<()> {
         let invalid = |what: &str| Err(Error::InvalidInput(format!("schema: {what}")));

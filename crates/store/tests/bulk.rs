@@ -6,45 +6,15 @@ use std::sync::Arc;
 
 use rrd_store::fs::Fs;
 use rrd_store::fs::sim::SimFs;
-use rrd_store::schema::{ColumnDef, Compression, Lane, TimeColumn, TimeUnit};
+use rrd_store::schema::{ColumnDef, Lane};
 use rrd_store::{Config, Direction, Engine, Error, OnDuplicate, Result, Schema, Table, Txn};
 
 /// Rows of a run, about.
 const RUN: u64 = 40;
 
 fn schema() -> Schema {
-    let int = |id| ColumnDef {
-        id,
-        name: format!("c{id}"),
-        lane: Lane::Int { width: 8 },
-        nullable: false,
-        hidden: false,
-        options: Vec::new(),
-        initial: None,
-        source: None,
-        number: None,
-        sql_type: String::new(),
-    };
-    Schema {
-        next_column: 0,
-        next_index: 0,
-        ring: Default::default(),
-        tiers: Vec::new(),
-        tier_of: None,
-        step: None,
-        xff: None,
-        version: 1,
-        columns: vec![int(0), int(1)],
-        key: vec![0, 1],
-        time: Some(TimeColumn { column: 1, unit: TimeUnit::S, bias: 0 }),
-        row_number: None,
-        compression: Compression::Small,
-        chunk_length: None,
-        indexes: Vec::new(),
-        auto_increment: None,
-        index_of: None,
-        options: Vec::new(),
-    }
+    let int = |id| ColumnDef::plain(id, Lane::Int { width: 8 }, false);
+    Schema::plain(vec![int(0), int(1)], vec![0, 1], Some(1))
 }
 
 fn create() -> (Arc<Engine>, Arc<Table>) {

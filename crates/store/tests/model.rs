@@ -14,7 +14,7 @@ use std::sync::Arc;
 use rrd_store::alter::Alteration;
 use rrd_store::fs::Fs;
 use rrd_store::fs::sim::SimFs;
-use rrd_store::schema::{ColumnDef, Compression, IndexColumn, IndexDef, Initial, Lane, TimeColumn, TimeUnit};
+use rrd_store::schema::{ColumnDef, IndexColumn, IndexDef, Initial, Lane};
 use rrd_store::{Config, Direction, Engine, Error, LockMode, OnDuplicate, RowLayout, Schema, Table, Txn};
 
 /// Bytes of rows from which on a bulk statement may check late.
@@ -36,58 +36,32 @@ impl Random {
     }
 }
 
-fn column(id: u32, lane: Lane, nullable: bool) -> ColumnDef {
-    ColumnDef {
-        id,
-        name: format!("c{id}"),
-        lane,
-        nullable,
-        hidden: false,
-        options: Vec::new(),
-        initial: None,
-        source: None,
-        number: None,
-        sql_type: String::new(),
-    }
-}
-
-fn schema(columns: Vec<ColumnDef>, key: Vec<u16>, time: Option<u16>) -> Schema {
-    let time = time.map(|column| TimeColumn { column, unit: TimeUnit::S, bias: 0 });
-    Schema {
-        version: 1,
-        columns,
-        key,
-        time,
-        row_number: None,
-        compression: Compression::Small,
-        chunk_length: None,
-        indexes: Vec::new(),
-        auto_increment: None,
-        index_of: None,
-        options: Vec::new(),
-        next_column: 0,
-        next_index: 0,
-        ring: Default::default(),
-        tiers: Vec::new(),
-        tier_of: None,
-        step: None,
-        xff: None,
-    }
-}
-
 /// Series and time; a key that starts with a string; a time in the middle of the key.
 fn schemas() -> Vec<Schema> {
-    let int = |id, width| column(id, Lane::Int { width }, false);
+    let int = |id, width| ColumnDef::plain(id, Lane::Int { width }, false);
     let mut schemas = vec![
-        schema(
-            vec![int(0, 4), int(1, 4), column(2, Lane::F64, true), column(3, Lane::Bytes, true)],
+        Schema::plain(
+            vec![int(0, 4), int(1, 4), ColumnDef::plain(2, Lane::F64, true), ColumnDef::plain(3, Lane::Bytes, true)],
             vec![1, 0],
             Some(0),
         ),
-        schema(vec![column(0, Lane::Bytes, false), int(1, 2), column(2, Lane::F32, true)], vec![0, 1], None),
-        schema(vec![int(0, 2), column(1, Lane::Bytes, true), int(2, 4), int(3, 1)], vec![0, 2, 3], Some(2)),
-        schema(
-            vec![int(0, 4), int(1, 4), column(2, Lane::Bytes, true), column(3, Lane::Int { width: 2 }, true)],
+        Schema::plain(
+            vec![ColumnDef::plain(0, Lane::Bytes, false), int(1, 2), ColumnDef::plain(2, Lane::F32, true)],
+            vec![0, 1],
+            None,
+        ),
+        Schema::plain(
+            vec![int(0, 2), ColumnDef::plain(1, Lane::Bytes, true), int(2, 4), int(3, 1)],
+            vec![0, 2, 3],
+            Some(2),
+        ),
+        Schema::plain(
+            vec![
+                int(0, 4),
+                int(1, 4),
+                ColumnDef::plain(2, Lane::Bytes, true),
+                ColumnDef::plain(3, Lane::Int { width: 2 }, true),
+            ],
             vec![0, 1],
             Some(1),
         ),
@@ -740,7 +714,7 @@ impl World {
             (Lane::Bytes, _) => Initial::Bytes(vec![0xab; self.random.below(3) as usize]),
             _ => Initial::Bits(self.random.below(200)),
         };
-        ColumnDef { initial: Some(initial), ..column(id, lane, nullable) }
+        ColumnDef { initial: Some(initial), ..ColumnDef::plain(id, lane, nullable) }
     }
 
     /// A clean stop or a power cut; open transactions are gone either way.

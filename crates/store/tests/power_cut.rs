@@ -12,7 +12,7 @@ use rrd_store::alter::Alteration;
 use rrd_store::fs::Fs;
 use rrd_store::fs::sim::SimFs;
 use rrd_store::index::SortKeys;
-use rrd_store::schema::{ColumnDef, Compression, IndexColumn, IndexDef, Initial, Lane, TimeColumn, TimeUnit};
+use rrd_store::schema::{ColumnDef, IndexColumn, IndexDef, Initial, Lane};
 use rrd_store::{Config, Direction, Engine, Error, OnDuplicate, Result, Schema, Table, Txn};
 
 /// Table name to (series, time) to value.
@@ -71,38 +71,8 @@ fn script() -> Vec<Step> {
 }
 
 fn schema() -> Schema {
-    let int = |id, width| ColumnDef {
-        id,
-        name: format!("c{id}"),
-        lane: Lane::Int { width },
-        nullable: false,
-        hidden: false,
-        options: Vec::new(),
-        initial: None,
-        source: None,
-        number: None,
-        sql_type: String::new(),
-    };
-    Schema {
-        version: 1,
-        columns: vec![int(0, 4), int(1, 4), int(2, 8)],
-        key: vec![0, 1],
-        time: Some(TimeColumn { column: 1, unit: TimeUnit::S, bias: 0 }),
-        row_number: None,
-        compression: Compression::Small,
-        chunk_length: Some(64),
-        indexes: Vec::new(),
-        auto_increment: None,
-        index_of: None,
-        options: Vec::new(),
-        next_column: 0,
-        next_index: 0,
-        ring: Default::default(),
-        tiers: Vec::new(),
-        tier_of: None,
-        step: None,
-        xff: None,
-    }
+    let int = |id, width| ColumnDef::plain(id, Lane::Int { width }, false);
+    Schema { chunk_length: Some(64), ..Schema::plain(vec![int(0, 4), int(1, 4), int(2, 8)], vec![0, 1], Some(1)) }
 }
 
 fn open(fs: &SimFs) -> Result<Arc<Engine>> {

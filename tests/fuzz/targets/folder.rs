@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 use rrd_store::aggregate::{Aggregate, Condition, Group, Query};
 use rrd_store::fs::Fs;
 use rrd_store::fs::sim::SimFs;
-use rrd_store::schema::{ColumnDef, Compression, Lane, TimeColumn, TimeUnit};
+use rrd_store::schema::{ColumnDef, Lane};
 use rrd_store::{Config, Direction, Engine, OnDuplicate, Result, Schema, Table};
 
 const DAMAGE_BYTES: usize = 4;
@@ -76,44 +76,10 @@ fn sound_folder() -> Result<SimFs> {
 }
 
 fn schema() -> Schema {
-    let column = |id, lane, nullable| ColumnDef {
-        id,
-        name: format!("c{id}"),
-        lane,
-        nullable,
-        hidden: false,
-        options: Vec::new(),
-        initial: None,
-        source: None,
-        number: None,
-        sql_type: String::new(),
-    };
     let int = Lane::Int { width: 4 };
-    Schema {
-        version: 1,
-        columns: vec![
-            column(0, int, false),
-            column(1, int, false),
-            column(2, Lane::F64, true),
-            column(3, Lane::Bytes, true),
-        ],
-        key: vec![0, 1],
-        time: Some(TimeColumn { column: 1, unit: TimeUnit::S, bias: 0 }),
-        row_number: None,
-        compression: Compression::Small,
-        chunk_length: Some(64),
-        indexes: Vec::new(),
-        auto_increment: None,
-        index_of: None,
-        options: Vec::new(),
-        next_column: 0,
-        next_index: 0,
-        ring: Default::default(),
-        tiers: Vec::new(),
-        tier_of: None,
-        step: None,
-        xff: None,
-    }
+    let columns = [(0, int, false), (1, int, false), (2, Lane::F64, true), (3, Lane::Bytes, true)];
+    let columns = columns.map(|(id, lane, nullable)| ColumnDef::plain(id, lane, nullable)).to_vec();
+    Schema { chunk_length: Some(64), ..Schema::plain(columns, vec![0, 1], Some(1)) }
 }
 
 /// Rows of three series; what is there is replaced, every tenth row removed again.

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::cursor::Direction;
 use crate::fs::sim::SimFs;
 use crate::own::OnDuplicate;
-use crate::schema::{ColumnDef, Compression, Lane, Schema, TimeColumn, TimeUnit};
+use crate::schema::{ColumnDef, Compression, Lane, Schema};
 use crate::table::Table;
 use crate::txn::Txn;
 
@@ -28,37 +28,11 @@ fn open_at(fs: &SimFs, dir: &str) -> Result<Arc<Engine>> {
 }
 
 fn schema() -> Schema {
-    let int = |id, width| ColumnDef {
-        id,
-        name: format!("c{id}"),
-        lane: Lane::Int { width },
-        nullable: false,
-        hidden: false,
-        options: Vec::new(),
-        initial: None,
-        source: None,
-        number: None,
-        sql_type: String::new(),
-    };
+    let int = |id, width| ColumnDef::plain(id, Lane::Int { width }, false);
     Schema {
-        version: 1,
-        columns: vec![int(0, 4), int(1, 4), int(2, 8)],
-        key: vec![0, 1],
-        time: Some(TimeColumn { column: 1, unit: TimeUnit::S, bias: 0 }),
-        row_number: None,
         compression: Compression::Fast,
         chunk_length: Some(64),
-        indexes: Vec::new(),
-        auto_increment: None,
-        index_of: None,
-        next_column: 0,
-        next_index: 0,
-        ring: Default::default(),
-        tiers: Vec::new(),
-        tier_of: None,
-        step: None,
-        xff: None,
-        options: Vec::new(),
+        ..Schema::plain(vec![int(0, 4), int(1, 4), int(2, 8)], vec![0, 1], Some(1))
     }
 }
 

@@ -145,43 +145,17 @@ fn check_unique<K: PartialEq>(run: &Run, sorted: &[(K, u32)]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{ColumnDef, Compression, Lane, Schema, TimeColumn, TimeUnit};
+    use crate::schema::{ColumnDef, Lane, Schema};
     use proptest::prelude::*;
     use std::sync::Arc;
 
     fn layout(lanes: &[Lane], time: Option<u16>) -> RowLayout {
-        let column = |(id, &lane): (u32, &Lane)| ColumnDef {
-            id,
-            name: format!("c{id}"),
-            lane,
-            nullable: false,
-            hidden: false,
-            options: Vec::new(),
-            initial: None,
-            source: None,
-            number: None,
-            sql_type: String::new(),
-        };
-        RowLayout::new(Arc::new(Schema {
-            version: 1,
-            columns: (0..).zip(lanes).map(column).collect(),
-            key: (0..lanes.len() as u16).collect(),
-            time: time.map(|column| TimeColumn { column, unit: TimeUnit::S, bias: 0 }),
-            row_number: None,
-            compression: Compression::Small,
-            chunk_length: None,
-            indexes: Vec::new(),
-            auto_increment: None,
-            index_of: None,
-            options: Vec::new(),
-            next_column: 0,
-            next_index: 0,
-            ring: Default::default(),
-            tiers: Vec::new(),
-            tier_of: None,
-            step: None,
-            xff: None,
-        }))
+        let column = |(id, &lane): (u32, &Lane)| ColumnDef::plain(id, lane, false);
+        RowLayout::new(Arc::new(Schema::plain(
+            (0..).zip(lanes).map(column).collect(),
+            (0..lanes.len() as u16).collect(),
+            time,
+        )))
     }
 
     fn run_of(layout: &RowLayout, rows: &[Vec<u64>]) -> Run {

@@ -29,37 +29,15 @@ fn open(fs: &SimFs) -> (Manifest, State) {
 
 fn schema(version: u32, with_time: bool) -> Arc<Schema> {
     let column = |id: u32, name: &str| ColumnDef {
-        id,
         name: name.to_owned(),
-        lane: Lane::Int { width: 8 },
-        nullable: false,
-        hidden: false,
         options: vec![("DST".into(), "GAUGE".into())],
-        initial: None,
-        source: None,
-        number: None,
-        sql_type: String::new(),
+        ..ColumnDef::plain(id, Lane::Int { width: 8 }, false)
     };
     let time = TimeColumn { column: 1, unit: TimeUnit::Timestamp { fraction_digits: 3 }, bias: 0 };
     Arc::new(Schema {
         version,
-        columns: vec![column(0, "sensor"), column(1, "ts")],
-        key: vec![0, 1],
         time: with_time.then_some(time),
-        row_number: None,
-        compression: Default::default(),
-        chunk_length: None,
-        indexes: Vec::new(),
-        auto_increment: None,
-        index_of: None,
-        options: Vec::new(),
-        next_column: 0,
-        next_index: 0,
-        ring: Default::default(),
-        tiers: Vec::new(),
-        tier_of: None,
-        step: None,
-        xff: None,
+        ..Schema::plain(vec![column(0, "sensor"), column(1, "ts")], vec![0, 1], None)
     })
 }
 

@@ -32,38 +32,8 @@ fn only_versions_that_a_snapshot_sees_stay_behind_the_newest() {
 
 /// Keys of two bytes.
 fn layout() -> Arc<RowLayout> {
-    let column = |id| crate::schema::ColumnDef {
-        id,
-        name: format!("c{id}"),
-        lane: crate::schema::Lane::Int { width: 1 },
-        nullable: false,
-        hidden: false,
-        options: Vec::new(),
-        initial: None,
-        source: None,
-        number: None,
-        sql_type: String::new(),
-    };
-    Arc::new(RowLayout::new(Arc::new(crate::schema::Schema {
-        version: 1,
-        columns: (0..3).map(column).collect(),
-        key: vec![0, 1],
-        time: None,
-        row_number: None,
-        compression: crate::schema::Compression::Small,
-        chunk_length: None,
-        indexes: Vec::new(),
-        auto_increment: None,
-        index_of: None,
-        options: Vec::new(),
-        next_column: 0,
-        next_index: 0,
-        ring: Default::default(),
-        tiers: Vec::new(),
-        tier_of: None,
-        step: None,
-        xff: None,
-    })))
+    let column = |id| crate::schema::ColumnDef::plain(id, crate::schema::Lane::Int { width: 1 }, false);
+    Arc::new(RowLayout::new(Arc::new(crate::schema::Schema::plain((0..3).map(column).collect(), vec![0, 1], None))))
 }
 
 type Found = Vec<(Key, u64, Option<u8>)>;

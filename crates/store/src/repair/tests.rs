@@ -24,18 +24,7 @@ fn open(fs: &SimFs) -> Arc<Engine> {
 }
 
 fn schema(indexed: bool) -> Schema {
-    let int = |id, nullable| ColumnDef {
-        id,
-        name: format!("c{id}"),
-        lane: Lane::Int { width: 8 },
-        nullable,
-        hidden: false,
-        options: Vec::new(),
-        initial: None,
-        source: None,
-        number: None,
-        sql_type: String::new(),
-    };
+    let int = |id, nullable| ColumnDef::plain(id, Lane::Int { width: 8 }, nullable);
     let index = |id, column: u16, unique| IndexDef {
         id,
         name: format!("i{id}"),
@@ -43,24 +32,9 @@ fn schema(indexed: bool) -> Schema {
         columns: vec![IndexColumn::plain(column)],
     };
     Schema {
-        version: 1,
-        columns: vec![int(0, false), int(1, false), int(2, true)],
-        key: vec![0],
-        time: None,
-        row_number: None,
         compression: Compression::Fast,
-        chunk_length: None,
         indexes: if indexed { vec![index(1, 1, true), index(2, 2, false)] } else { Vec::new() },
-        auto_increment: None,
-        index_of: None,
-        next_column: 0,
-        next_index: 0,
-        ring: Default::default(),
-        tiers: Vec::new(),
-        tier_of: None,
-        step: None,
-        xff: None,
-        options: Vec::new(),
+        ..Schema::plain(vec![int(0, false), int(1, false), int(2, true)], vec![0], None)
     }
 }
 

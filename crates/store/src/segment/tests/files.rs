@@ -14,7 +14,11 @@ const SECTION: &str = "## Worked example";
 
 /// Two rows of (time, temperature), the second of them with a NULL.
 fn example() -> (Arc<RowLayout>, Vec<Version>) {
-    let layout = layout(vec![column(1, Lane::Int { width: 8 }, false), column(2, Lane::F64, true)], vec![0], Some(0));
+    let layout = layout(
+        vec![ColumnDef::plain(1, Lane::Int { width: 8 }, false), ColumnDef::plain(2, Lane::F64, true)],
+        vec![0],
+        Some(0),
+    );
     let version = |time, value| Version { cells: vec![Cell::Int(time), value], seq: 0, tombstone: false };
     (layout, vec![version(1_000, Cell::F64(21.5f64.to_bits())), version(1_060, Cell::Null)])
 }

@@ -17,7 +17,7 @@ use crate::fs::Fs;
 use crate::fs::sim::SimFs;
 use crate::manifest::edit::TableId;
 use crate::row::RowLayout;
-use crate::schema::{ColumnDef, Lane, Schema, TimeColumn, TimeUnit};
+use crate::schema::{ColumnDef, Lane, Schema};
 
 pub(super) const DIR: &str = "/data/table-00000007";
 pub(super) const TABLE: TableId = TableId(7);
@@ -43,43 +43,8 @@ pub(super) struct Version {
     pub tombstone: bool,
 }
 
-pub(super) fn column(id: u32, lane: Lane, nullable: bool) -> ColumnDef {
-    ColumnDef {
-        id,
-        name: format!("c{id}"),
-        lane,
-        nullable,
-        hidden: false,
-        options: Vec::new(),
-        initial: None,
-        source: None,
-        number: None,
-        sql_type: String::new(),
-    }
-}
-
 pub(super) fn layout(columns: Vec<ColumnDef>, key: Vec<u16>, time: Option<u16>) -> Arc<RowLayout> {
-    let time = time.map(|column| TimeColumn { column, unit: TimeUnit::S, bias: 0 });
-    let schema = Schema {
-        version: 3,
-        columns,
-        key,
-        time,
-        row_number: None,
-        compression: Default::default(),
-        chunk_length: None,
-        indexes: Vec::new(),
-        auto_increment: None,
-        index_of: None,
-        options: Vec::new(),
-        next_column: 0,
-        next_index: 0,
-        ring: Default::default(),
-        tiers: Vec::new(),
-        tier_of: None,
-        step: None,
-        xff: None,
-    };
+    let schema = Schema { version: 3, ..Schema::plain(columns, key, time) };
     schema.validate().unwrap();
     Arc::new(RowLayout::new(Arc::new(schema)))
 }
@@ -87,12 +52,12 @@ pub(super) fn layout(columns: Vec<ColumnDef>, key: Vec<u16>, time: Option<u16>) 
 /// (sensor, time) -> double, float, text, small integer.
 pub(super) fn sample_layout() -> Arc<RowLayout> {
     let columns = vec![
-        column(1, Lane::Int { width: 4 }, false),
-        column(2, Lane::Int { width: 8 }, false),
-        column(3, Lane::F64, true),
-        column(4, Lane::F32, false),
-        column(5, Lane::Bytes, true),
-        column(9, Lane::Int { width: 2 }, false),
+        ColumnDef::plain(1, Lane::Int { width: 4 }, false),
+        ColumnDef::plain(2, Lane::Int { width: 8 }, false),
+        ColumnDef::plain(3, Lane::F64, true),
+        ColumnDef::plain(4, Lane::F32, false),
+        ColumnDef::plain(5, Lane::Bytes, true),
+        ColumnDef::plain(9, Lane::Int { width: 2 }, false),
     ];
     layout(columns, vec![0, 1], Some(1))
 }

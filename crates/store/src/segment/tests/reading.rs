@@ -18,11 +18,11 @@ fn whole() -> (Arc<RowLayout>, SimFs, SegmentMeta) {
 fn a_column_is_found_by_id_wherever_the_schema_has_it_now() {
     let (old, fs, meta) = whole();
     let columns = vec![
-        column(9, Lane::Int { width: 2 }, false),
-        column(20, Lane::F64, true),
-        column(21, Lane::Bytes, false),
-        column(1, Lane::Int { width: 4 }, false),
-        column(2, Lane::Int { width: 8 }, false),
+        ColumnDef::plain(9, Lane::Int { width: 2 }, false),
+        ColumnDef::plain(20, Lane::F64, true),
+        ColumnDef::plain(21, Lane::Bytes, false),
+        ColumnDef::plain(1, Lane::Int { width: 4 }, false),
+        ColumnDef::plain(2, Lane::Int { width: 8 }, false),
     ];
     let new = layout(columns, vec![3, 4], Some(4));
     let segment = open(&fs, &meta);
@@ -76,7 +76,7 @@ fn a_survey_accounts_for_every_block_and_keeps_nothing() {
 
 #[test]
 fn groups_and_columns_that_do_not_fit_are_refused() {
-    let layout = layout(vec![column(1, Lane::Int { width: 8 }, false)], vec![0], None);
+    let layout = layout(vec![ColumnDef::plain(1, Lane::Int { width: 8 }, false)], vec![0], None);
     let fs: Arc<dyn Fs> = Arc::new(SimFs::new());
     fs.create_dir(Path::new(DIR)).unwrap();
     let mut writer = SegmentWriter::create(&fs, Path::new(DIR), ID, TABLE, layout, Effort::Fast).unwrap();

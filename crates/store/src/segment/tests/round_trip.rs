@@ -35,14 +35,14 @@ fn cell_of(lane: Lane, raw: u64, is_key: bool) -> Cell {
 fn a_layout() -> impl Strategy<Value = Arc<RowLayout>> {
     let columns = prop::collection::vec((any::<u8>(), any::<bool>()), 0..5);
     (0u8..9, 0u8..9, columns, any::<bool>(), any::<bool>(), 0u32..1000).prop_map(|(k0, k1, others, two, timed, id)| {
-        let mut columns = vec![column(id, lane_of(k0), false)];
+        let mut columns = vec![ColumnDef::plain(id, lane_of(k0), false)];
         for (i, (lane, nullable)) in others.iter().enumerate() {
-            columns.push(column(2000 - i as u32, lane_of(*lane), *nullable));
+            columns.push(ColumnDef::plain(2000 - i as u32, lane_of(*lane), *nullable));
         }
         let mut key = vec![0];
         if two {
             key.insert(0, columns.len() as u16);
-            columns.push(column(id + 5000, lane_of(k1), false));
+            columns.push(ColumnDef::plain(id + 5000, lane_of(k1), false));
         }
         let time = key.iter().copied().find(|&k| timed && matches!(columns[usize::from(k)].lane, Lane::Int { .. }));
         layout(columns, key, time)
