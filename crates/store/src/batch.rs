@@ -166,6 +166,13 @@ impl Batch {
         &self.bytes[self.start(i)..self.start(i + 1)]
     }
 
+    /// The smallest and the largest time; 0 without a time column. `None` if there are no rows.
+    pub fn times(&self, layout: &RowLayout) -> Option<(u64, u64)> {
+        let times = (0..self.len()).map(|i| layout.time_of_key(&self.key(i)).unwrap_or(0));
+        times
+            .fold(None, |span, time| Some(span.map_or((time, time), |(first, last)| (time.min(first), time.max(last)))))
+    }
+
     /// The rows in key order.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         (0..self.len()).map(|i| self.row(i))

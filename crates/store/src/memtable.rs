@@ -84,6 +84,8 @@ pub struct Memtable {
     old_version_bytes: AtomicU64,
     /// Log position of the first commit in it; `u64::MAX` while empty.
     first_lsn: AtomicU64,
+    /// The smallest time of a row; `u64::MAX` while empty.
+    oldest: AtomicU64,
     /// What a flush has to bring into the tiers.
     touched: Option<Mutex<Touched>>,
 }
@@ -149,6 +151,7 @@ impl Memtable {
             old_versions: AtomicU64::new(0),
             old_version_bytes: AtomicU64::new(0),
             first_lsn: AtomicU64::new(u64::MAX),
+            oldest: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -175,6 +178,11 @@ impl Memtable {
     /// Log position that must be kept for it.
     pub fn first_lsn(&self) -> u64 {
         self.first_lsn.load(Ordering::Acquire)
+    }
+
+    /// The smallest time of a row, 0 without a time column; `u64::MAX` while it is empty.
+    pub fn oldest(&self) -> u64 {
+        self.oldest.load(Ordering::Acquire)
     }
 
     /// Whether nothing was written to it.
@@ -233,10 +241,13 @@ impl Memtable {
         let mut added = 0i64;
         let mut deleted = 0i64;
         let mut old = Freed::default();
+        let mut oldest = u64::MAX;
         let mut contents = self.contents.write();
         let mut touched = self.touched();
         for (key, row) in writes {
-            if let (Some(touched), Some(time)) = (&mut touched, self.layout.time_of_key(&key)) {
+            let time = self.layout.time_of_key(&key);
+            oldest = oldest.min(time.unwrap_or(0));
+            if let (Some(touched), Some(time)) = (&mut touched, time) {
                 touched.note(time, seq);
             }
             let mut version = RowVersion { seq, row, older: None };
@@ -261,6 +272,7 @@ impl Memtable {
                 }
             }
         }
+        self.oldest.fetch_min(oldest, Ordering::AcqRel);
         self.deleted_rows.fetch_add(deleted, Ordering::Relaxed);
         if old != Freed::default() {
             // Adding a negative number wraps to the right sum.
@@ -275,6 +287,8 @@ impl Memtable {
     /// Adds the rows of one commit, whose keys are new. Returns by how many bytes the memtable grew.
     pub fn apply_batch(&self, seq: u64, lsn: u64, rows: Arc<Batch>) -> i64 {
         self.first_lsn.fetch_min(lsn, Ordering::AcqRel);
+        let oldest = rows.times(&self.layout).map_or(u64::MAX, |(oldest, _)| oldest);
+        self.oldest.fetch_min(oldest, Ordering::AcqRel);
         let mut contents = self.contents.write();
         if let Some(mut touched) = self.touched() {
             let times = (0..rows.len()).filter_map(|i| self.layout.time_of_key(&rows.key(i)));

@@ -5,6 +5,7 @@
 //! kept in order: a look through the oldest chunk finds the next many thousand of them. For SERIES_MAX_ROWS the same is
 //! kept for each series that was written to. `expire` drops segments that are wholly behind the horizon.
 
+mod ahead;
 mod bytes;
 mod durable;
 mod expire;
@@ -12,19 +13,19 @@ mod floors;
 mod rows;
 mod series;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
 
+use crate::batch::Batch;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::horizon::Position;
 use crate::manifest::edit::TableId;
 use crate::memtable::Key;
-use crate::own::OwnWrites;
 use crate::own::PrivateSegment;
+use crate::own::{OwnBatch, OwnWrites};
 use crate::row::RowLayout;
 use crate::schema::Ring;
 use crate::schema::Schema;
@@ -32,6 +33,7 @@ use crate::table::Table;
 use crate::time::TimeLane;
 use crate::version::Version;
 
+use ahead::Ahead;
 pub(crate) use bytes::WRITE_TRIES;
 pub(crate) use durable::{
     FLOORS_PROPERTY, HORIZON_PROPERTY, decode_floors, encode_floors, floors_of_writes, horizon_edits, restore,
@@ -45,7 +47,7 @@ pub(crate) struct RingState {
     /// Rows that are not behind the horizon; `None`: to be counted.
     rows: Option<u64>,
     /// The rows that leave next.
-    ahead: BTreeSet<Position>,
+    ahead: Ahead,
     /// `ahead` has all rows before this one. `None`: nothing is known.
     ahead_end: Option<Position>,
     /// Newest time that was ever seen, as the lane holds it. `None`: not looked for.
@@ -100,8 +102,8 @@ impl RingState {
         }
         if self.is_covered(&position) {
             match added {
-                true => _ = self.ahead.insert(position),
-                false => _ = self.ahead.remove(&position),
+                true => self.ahead.insert(position),
+                false => self.ahead.remove(&position),
             }
         }
     }
@@ -111,6 +113,8 @@ impl RingState {
 pub(crate) struct RingChange {
     /// Position of each row that comes (true) or goes.
     rows: Vec<(Position, bool)>,
+    /// New rows beside those, and the smallest time in them.
+    batches: Vec<(Arc<Batch>, u64)>,
     /// Rows of private segments that are all new; `None` if that is not known.
     private_rows: Option<u64>,
     /// Smallest time in them.
@@ -138,24 +142,32 @@ impl RingChange {
         let metas = || own.private.iter().map(|p| p.segment.meta());
         let mut newest = metas().map(|m| m.max_time).max();
         let mut rows = Vec::new();
-        own.for_each(|key, write| {
+        let mut note = |key: &[u8], is_row: bool, was_absent: bool| {
             let time = time_of(key);
-            if write.row.is_some() {
+            if is_row {
                 newest = newest.max(Some(time));
             }
-            let is_more = match (write.row.is_some(), write.expects_absent.is_some()) {
-                (true, true) => true,
-                (false, false) => false,
-                _ => return,
-            };
-            if counts {
-                rows.push((Position { time, key: Key::from_slice(key) }, is_more));
+            if counts && is_row == was_absent {
+                rows.push((Position { time, key: Key::from_slice(key) }, is_row));
             }
-        });
+        };
+        own.map.iter().for_each(|(key, write)| note(key, write.row.is_some(), write.expects_absent.is_some()));
+        let of_series = schema.ring.series_max_rows.is_some();
+        for OwnBatch { rows: batch, .. } in own.batches.iter().filter(|_| of_series) {
+            (0..batch.len()).for_each(|i| note(&batch.key(i), true, true));
+        }
+        let mut batches = Vec::new();
+        for OwnBatch { rows: batch, .. } in own.batches.iter().filter(|_| !of_series) {
+            if let Some((first, last)) = batch.times(layout) {
+                newest = newest.max(Some(last));
+                batches.extend(counts.then(|| (batch.clone(), first)));
+            }
+        }
         let is_new = |p: &PrivateSegment| p.expects_absent.is_some() && p.segment.meta().tombstones == 0;
         let is_plain = own.private.is_empty() || (own.has_no_rows() && own.private.iter().all(is_new));
         Some(RingChange {
             rows,
+            batches,
             private_rows: is_plain.then(|| metas().map(|m| m.rows).sum()),
             private_from: metas().map(|m| m.min_time).min().unwrap_or(u64::MAX),
             newest: newest.filter(|_| has_time),
@@ -243,6 +255,21 @@ impl Engine {
                 state.note(position.clone(), *added);
             }
         }
+        for (batch, first) in &change.batches {
+            let edge = horizon.as_ref().map_or(0, |horizon| horizon.position.time);
+            // Rows behind those that leave next count all at once.
+            if *first > edge && state.ahead_end.as_ref().is_none_or(|end| *first > end.time) {
+                state.rows = state.rows.map(|rows| rows + batch.len() as u64);
+                continue;
+            }
+            for i in 0..batch.len() {
+                let key = Key::from_slice(&batch.key(i));
+                let position = Position { time: layout.time_of_key(&key).unwrap_or(0), key };
+                if !is_gone(&position) {
+                    state.note(position, true);
+                }
+            }
+        }
         if let Some(max) = ring.series_max_rows {
             self.bound_series(state, version, layout, max, change, seq, snapshots)?;
         }
@@ -268,11 +295,7 @@ impl Engine {
 
     /// The horizon moves to `to`: rows on the way are no longer counted.
     fn pass(&self, state: &mut RingState, to: &Position) {
-        let mut passed = 0;
-        while state.ahead.first().is_some_and(|first| first < to) {
-            state.ahead.pop_first();
-            passed += 1;
-        }
+        let passed = state.ahead.pop_before(to);
         if state.is_covered(to) {
             state.rows = state.rows.map(|rows| rows.saturating_sub(passed));
         } else {

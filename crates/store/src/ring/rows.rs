@@ -12,12 +12,12 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::horizon::Position;
 use crate::limits;
-use crate::memtable::Key;
+use crate::memtable::{Key, Memtable};
 use crate::row::RowLayout;
 use crate::snapshot::Snapshot;
 use crate::version::Version;
 
-use super::RingState;
+use super::{Ahead, RingState};
 
 impl Engine {
     /// Moves the horizon until no more than `max_rows` are left.
@@ -36,13 +36,8 @@ impl Engine {
         };
         state.rows = Some(rows);
         while rows > max_rows {
-            let mut last = None;
-            while rows > max_rows
-                && let Some(first) = state.ahead.pop_first()
-            {
-                rows -= 1;
-                last = Some(first);
-            }
+            let (left, last) = state.ahead.pop(rows - max_rows);
+            rows -= left;
             if let Some(last) = last {
                 version.gate.move_to(seq, last.next(), snapshots);
             }
@@ -106,12 +101,44 @@ fn look_ahead(
     least: usize,
 ) -> Result<bool> {
     let wanted = (wanted as usize).clamp(least, least * 16);
-    let until = time_with_rows(version, layout, wanted as u64);
+    let until = time_of_next(version, layout, wanted as u64);
     (state.ahead, state.ahead_end) = collect_ahead(version, layout, until, wanted)?;
     if state.ahead.is_empty() && until != u64::MAX {
         (state.ahead, state.ahead_end) = collect_ahead(version, layout, u64::MAX, wanted)?;
     }
     Ok(!state.ahead.is_empty())
+}
+
+/// The time up to which there are about so many rows, if those of each segment are spread evenly over its times; the end of
+/// all times if there are fewer, or without a time column.
+fn time_of_next(version: &Version, layout: &RowLayout, wanted: u64) -> u64 {
+    if layout.schema().time.is_none() {
+        return u64::MAX;
+    }
+    let from = version.gate.position().time;
+    let metas: Vec<_> = version.segments.values().map(|s| s.meta()).filter(|m| m.max_time >= from).collect();
+    let rows_until = |time: u64| -> f64 {
+        let length = |from: u64, to: u64| (to.saturating_sub(from)) as f64 + 1.0;
+        let there = metas.iter().filter(|m| m.min_time.max(from) <= time);
+        there
+            .map(|m| {
+                m.rows as f64 * length(m.min_time.max(from), time.min(m.max_time)) / length(m.min_time, m.max_time)
+            })
+            .sum()
+    };
+    let last = metas.iter().map(|m| m.max_time).max().unwrap_or(from);
+    if rows_until(last) < wanted as f64 {
+        return u64::MAX;
+    }
+    let (mut low, mut high) = (from, last);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match rows_until(middle) < wanted as f64 {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    low
 }
 
 /// A time up to which the oldest segments have twice as many rows as asked for, at least by their figures; the end of
@@ -154,13 +181,20 @@ fn time_of_rank(version: &Arc<Version>, layout: &Arc<RowLayout>, rank: u64) -> R
     Ok((passed > 0).then_some((time, passed)))
 }
 
-/// The first `wanted` positions among rows up to the time `until`, and the end of what they cover.
+/// The rows up to the time `until` that leave first, `wanted` of them or twice as many, and the end of what they cover.
 fn collect_ahead(
     version: &Arc<Version>,
     layout: &Arc<RowLayout>,
     until: u64,
     wanted: usize,
-) -> Result<(BTreeSet<Position>, Option<Position>)> {
+) -> Result<(Ahead, Option<Position>)> {
+    // A walk copies what is in memory: mostly that is all newer.
+    let mut version = Version::clone(version);
+    version.frozen.retain(|(memtable, _)| memtable.oldest() <= until);
+    if version.active.oldest() > until {
+        version.active = Arc::new(Memtable::new(layout.clone()));
+    }
+    let version = Arc::new(version);
     let mut cursor = Cursor::new(version.clone(), layout.clone(), Snapshot::latest(), None);
     let time_column = layout.schema().time.map(|t| usize::from(t.column));
     if time_column.is_some() {
@@ -189,6 +223,7 @@ fn collect_ahead(
             first.push(Position { time, key: Key::from_slice(&key) });
             if time_column.is_none() && first.len() > wanted {
                 // In key order nothing smaller follows.
+                is_cut = true;
                 break 'walk;
             }
             if first.len() > 2 * wanted {
@@ -199,15 +234,14 @@ fn collect_ahead(
             }
         }
     }
-    if first.len() > wanted {
+    if is_cut && first.len() > wanted {
         first.select_nth_unstable(wanted - 1);
         first.truncate(wanted);
-        is_cut = true;
     }
-    let end = match first.iter().max() {
-        Some(last) if is_cut => last.clone().next(),
+    let end = match first.iter().max().filter(|_| is_cut) {
+        Some(last) => last.clone().next(),
         _ if until == u64::MAX => Position { time: u64::MAX, key: Key::from_elem(0xFF, 64) },
         _ => Position { time: until + 1, key: Key::new() },
     };
-    Ok((first.into_iter().collect(), Some(end)))
+    Ok((Ahead::of(first), Some(end)))
 }

@@ -161,6 +161,7 @@ impl Table {
     pub(crate) fn reset_gone(&self) -> [Edit; 2] {
         self.gone_until.store(0, Ordering::Release);
         self.newest_seen.store(0, Ordering::Relaxed);
+        self.tiers().iter().for_each(|tier| tier.turns_at.store(0, Ordering::Relaxed));
         let edit = |name: &str| Edit::SetProperty { table: self.id, name: name.into(), value: Vec::new() };
         [edit(GONE_PROPERTY), edit(SERIES_GONE_PROPERTY)]
     }
@@ -192,27 +193,38 @@ impl Engine {
     /// while no other commit is applied.
     pub(crate) fn turn_tiers(&self, table: &Table, seq: u64, snapshots: &[u64]) {
         let tiers = table.tiers();
+        if tiers.is_empty() {
+            return;
+        }
         let schema = table.schema();
-        if tiers.iter().all(|tier| tier.def.keep.is_none()) && schema.ring.max_bytes.is_none() {
+        let is_of_bytes = schema.ring.max_bytes.is_some();
+        if tiers.iter().all(|tier| tier.def.keep.is_none()) && !is_of_bytes {
             return;
         }
         let version = table.version();
         let newest = version.memtables().filter_map(|m| m.touched()?.newest());
         let newest = newest.fold(table.newest_seen.load(Ordering::Relaxed), u64::max);
         table.newest_seen.store(newest, Ordering::Relaxed);
-        for tier in tiers.iter() {
+        for tier in tiers.iter().filter(|tier| is_of_bytes || newest >= tier.turns_at.load(Ordering::Relaxed)) {
             let Some(buckets) = Buckets::of(&schema, tier.def.bucket) else { continue };
+            let lane = buckets.lane();
             let kept = tier.def.keep.map(|keep| {
-                let reference = buckets.lane().micros(newest).min(self.clock_micros());
+                let (newest, clock) = (lane.micros(newest), self.clock_micros());
                 // The first bucket whose end is not too old.
-                buckets.interval(buckets.lane().at_or_after(reference.saturating_sub_unsigned(keep))).first
+                let oldest = lane.at_or_after(newest.min(clock).saturating_sub_unsigned(keep));
+                let kept = buckets.interval(oldest);
+                // Nothing changes until the newest row is `keep` behind the end of that bucket, or the clock moves on.
+                let turns = lane.at_or_after(lane.micros(kept.last).saturating_add_unsigned(keep));
+                tier.turns_at.store(if newest > clock { 0 } else { turns }, Ordering::Relaxed);
+                kept.first
             });
             let gate = tier.table.version().gate.clone();
             let kept = kept.map(|time| Position { time, key: Key::new() });
             let Some(position) = kept.max(tier.table.ring.lock().take_push()) else { continue };
             if position > gate.position() {
                 gate.move_to(seq, position, snapshots);
-                self.workers.ask_merge(tier.table.id);
+                // It moves with each bucket: two threads woken for one cost more than its rows.
+                self.workers.ask_merge_later(tier.table.id);
             }
         }
     }

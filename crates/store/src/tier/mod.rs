@@ -18,6 +18,7 @@ mod schema;
 mod touched;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use bucket::Buckets;
 
@@ -45,6 +46,8 @@ pub struct Tier {
     pub table: Arc<Table>,
     /// The tier that it is computed from, by its place among the table's; `None`: from the rows.
     pub source: Option<usize>,
+    /// Rows with times before this one do not move its horizon; see [`crate::Engine::turn_tiers`].
+    turns_at: AtomicU64,
 }
 
 /// For each tier of a table the one that it is computed from: the coarsest of those whose buckets nest in its own.
@@ -71,7 +74,10 @@ impl Tier {
         let sorted = finest_first(schema);
         let tables: Option<Vec<_>> = sorted.tiers.iter().map(table_of).collect();
         let tiers = sources(&sorted).into_iter().zip(&sorted.tiers).zip(tables.unwrap_or_default());
-        tiers.map(|((source, def), table)| Arc::new(Tier { def: def.clone(), table, source })).collect()
+        let tier = |((source, def), table): ((_, &TierDef), _)| {
+            Arc::new(Tier { def: def.clone(), table, source, turns_at: AtomicU64::new(0) })
+        };
+        tiers.map(tier).collect()
     }
 
     /// Tells a table and its tiers which tiers are computed from them.
