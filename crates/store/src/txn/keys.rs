@@ -20,7 +20,9 @@ impl Txn {
     /// for a key that is taken locks it, and so waits for others like it that have just inserted it: a coordinator is told
     /// what becomes of the row, so that it cannot be settled at COMMIT. A lock for each of many rows would take too much memory.
     pub(super) fn claim(&mut self, t: usize, key: &Key, row: &[u8], mode: OnDuplicate) -> Result<Option<OnDuplicate>> {
-        if mode == OnDuplicate::Update || (mode != OnDuplicate::Fail && !self.writes_many) {
+        if mode == OnDuplicate::Ignore && !self.writes_many {
+            self.lock_for_ignore(t, key)?;
+        } else if mode == OnDuplicate::Update || (mode == OnDuplicate::Replace && !self.writes_many) {
             let table = self.tables[t].table.clone();
             self.lock_row(&table, key, LockMode::Exclusive)?;
         }
@@ -33,6 +35,20 @@ impl Txn {
             None if self.is_committed(t, key)? => Err(self.duplicate_in(&self.tables[t], row, key)),
             None => Ok(Some(mode)),
         }
+    }
+
+    /// Locks the key of a row that is left out where the key is taken: a row that is there only has to stay, so that it can
+    /// be read, and found in the way, by others as well.
+    fn lock_for_ignore(&mut self, t: usize, key: &[u8]) -> Result<()> {
+        let table = self.tables[t].table.clone();
+        if self.is_committed(t, key)? {
+            self.lock_row(&table, key, LockMode::Shared)?;
+            if self.is_committed(t, key)? {
+                return Ok(());
+            }
+        }
+        self.lock_row(&table, key, LockMode::Exclusive)?;
+        Ok(())
     }
 
     /// What has to be written to the indexes when `row` replaces `old_row`; unique entries that are new are claimed.
