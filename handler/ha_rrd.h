@@ -151,6 +151,8 @@ private:
   int begin_alter(TABLE *altered, const Alter_inplace_info *info, RrdAlter **alter, bool *builds_indexes);
   void use_up_auto_increment();
   int choose_columns();
+  void raise_auto_increment(Field *field);
+  void copy_key(uchar *image, const uchar *record);
   int open_scan(uint index= MAX_KEY);
   int seek(RrdSeek where, const uchar *key= nullptr, uint bytes= 0);
   int step(bool backward, uchar *record);

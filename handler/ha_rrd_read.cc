@@ -146,10 +146,25 @@ void ha_rrd::try_semi_consistent_read(bool yes)
 
 bool ha_rrd::was_semi_consistent_read() { return rrd_scan_is_looking(store()); }
 
+/*
+  The clustering key of a record, as an image. The server's key_copy() takes the odd bits of a BIT column from wherever the
+  field points to, so that has to be this record.
+*/
+void ha_rrd::copy_key(uchar *image, const uchar *record)
+{
+  const my_ptrdiff_t offset= record - table->record[0];
+  const KEY_PART_INFO *const first= key()->key_part, *const end= first + key()->user_defined_key_parts;
+  for (const KEY_PART_INFO *part= first; offset && part != end; part++)
+    part->field->move_field_offset(offset);
+  key_copy(image, table->record[0], key(), 0, true);
+  for (const KEY_PART_INFO *part= first; offset && part != end; part++)
+    part->field->move_field_offset(-offset);
+}
+
 void ha_rrd::position(const uchar *record)
 {
   if (has_key())
-    key_copy(ref, record, key(), 0, true);
+    copy_key(ref, record);
   else
     rrd_row_number(store(), ref, &m_error);
 }

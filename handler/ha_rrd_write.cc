@@ -106,7 +106,7 @@ int ha_rrd::duplicate_of_new(int status, uchar *record, bool is_found_late)
   if (!dup_ref || (has_key() && !place))
   {
     if (dup_ref)
-      key_copy(dup_ref, record, key(), 0, true);
+      copy_key(dup_ref, record);
     return failed;
   }
   m_other_record.resize(table_share->reclength);
@@ -114,7 +114,7 @@ int ha_rrd::duplicate_of_new(int status, uchar *record, bool is_found_late)
   if (found != RRD_OK)
     return found == RRD_NOT_FOUND ? failed : result(found);
   if (has_key())
-    key_copy(dup_ref, m_other_record.data(), key(), 0, true);
+    copy_key(dup_ref, m_other_record.data());
   else
     rrd_row_number(store(), dup_ref, &m_error);
   return failed;
