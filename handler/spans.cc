@@ -265,6 +265,7 @@ bool Spans_finder::find_from_unixtime(Item_func *function, longlong unit, bool i
     return false;
   Item *seconds= function->arguments()[0]->real_item();
   longlong divisor= 1, offset, width;
+  bool is_cut= false;
   if (seconds->type() == Item::FUNC_ITEM && !strcmp(static_cast<Item_func *>(seconds)->func_name(), "/"))
   {
     Item **arguments= static_cast<Item_func *>(seconds)->arguments();
@@ -274,6 +275,7 @@ bool Spans_finder::find_from_unixtime(Item_func *function, longlong unit, bool i
     divisor= arguments[1]->val_int();
     if (divisor < 1 || divisor > 1000000000 || 1000000000 % divisor)
       return false;
+    is_cut= static_cast<Item_func_div *>(seconds)->prec_increment == 0;
     seconds= arguments[0]->real_item();
   }
   Rrd_steps steps;
@@ -287,6 +289,9 @@ bool Spans_finder::find_from_unixtime(Item_func *function, longlong unit, bool i
   /* What comes before or behind all TIMESTAMPs gives NULL. */
   const Rrd_wide behind= (Rrd_wide(TIMESTAMP_MAX_VALUE) + 1) * divisor;
   const Rrd_bounds bounds= m_known.bounds_of(steps.field);
+  /* Without decimals what is less than a second before the first TIMESTAMP is cut to it. */
+  if (is_cut && bounds.low < 0)
+    return false;
   return ((bounds.low >= 0 && bounds.high < behind) || push(steps.field, 0, behind)) &&
     push(steps.field, -offset * Rrd_wide(divisor), width * Rrd_wide(divisor));
 }
