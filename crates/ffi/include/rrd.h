@@ -1590,6 +1590,13 @@ int32_t rrd_aggregate_extreme(const struct RrdAggregation *answer,
 // `answer` is null or came from [`rrd_aggregate_run`] and is not used again.
 void rrd_aggregate_close(struct RrdAggregation *answer);
 
+// Writes a finite double as the server sends it and returns the length of the text; 0 if there is no place for it.
+//
+// # Safety
+// `text` is null or has room for 40 bytes.
+size_t rrd_double_text(double value,
+                       uint8_t (*text)[40]);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

@@ -217,12 +217,12 @@ impl AggregateQuery {
     /// Runs it.
     pub fn run(self, table: &Arc<Table>, session: &mut Session) -> Outcome<Aggregation> {
         let answer = session.aggregate(table, &self.query)?;
-        Ok(Aggregation::new(self.format, self.query, &answer, self.shape))
+        Ok(Aggregation::new(self.format, self.query, answer, self.shape))
     }
 
     /// Runs it over another partition, and adds what comes of it to `to`.
     pub fn run_also(self, table: &Arc<Table>, session: &mut Session, to: &mut Aggregation) -> Outcome<()> {
-        to.add(&session.aggregate(table, &self.query)?);
+        to.add(session.aggregate(table, &self.query)?);
         Ok(())
     }
 }

@@ -49,7 +49,10 @@ pub struct Aggregation {
     format: Arc<RecordFormat>,
     query: Query,
     shape: Shape,
-    rows: Vec<Vec<Value>>,
+    /// Those of the groups and of the aggregates, one row behind the other.
+    values: Vec<Value>,
+    /// The rows that are handed out: their places among `values`, in rows.
+    order: Vec<usize>,
     read: usize,
     /// Answers of other partitions are among the rows.
     is_of_several: bool,
@@ -57,14 +60,16 @@ pub struct Aggregation {
 
 impl Aggregation {
     /// The answer to `query`, before it is finished.
-    pub fn new(format: Arc<RecordFormat>, query: Query, answer: &Answer, shape: Shape) -> Aggregation {
-        let rows = answer.rows().map(<[Value]>::to_vec).collect();
-        Aggregation { format, query, shape, rows, read: 0, is_of_several: false }
+    pub fn new(format: Arc<RecordFormat>, query: Query, answer: Answer, shape: Shape) -> Aggregation {
+        let order = (0..answer.len()).collect();
+        Aggregation { format, query, shape, values: answer.into_values(), order, read: 0, is_of_several: false }
     }
 
     /// Adds the answer of another partition to the same query.
-    pub fn add(&mut self, answer: &Answer) {
-        self.rows.extend(answer.rows().map(<[Value]>::to_vec));
+    pub fn add(&mut self, answer: Answer) {
+        let rows = self.order.len();
+        self.order.extend(rows..rows + answer.len());
+        self.values.extend(answer.into_values());
         self.is_of_several = true;
     }
 
@@ -80,22 +85,22 @@ impl Aggregation {
 
     /// Puts together groups whose spans are one to the other side, and drops those that do not count.
     pub fn put_together(&mut self, verdicts: &Verdicts<'_>) -> Outcome<()> {
-        let count = self.rows.len();
+        let count = self.order.len();
         let width = verdicts.names.len() / count.max(1);
         if verdicts.kept.len() != count || verdicts.names.len() != width * count {
             return Err(Failure::internal("internal error: not each group was looked at"));
         }
         let kept: Vec<usize> = (0..count).filter(|&row| verdicts.kept[row] != 0).collect();
-        let mut rows = std::mem::take(&mut self.rows);
-        self.rows = kept.iter().map(|&row| std::mem::take(&mut rows[row])).collect();
+        self.order = kept.iter().map(|&row| self.order[row]).collect();
         self.merge(|row| &verdicts.names[kept[row] * width..(kept[row] + 1) * width]);
-        if verdicts.is_one_row && self.rows.is_empty() {
+        if verdicts.is_one_row && self.order.is_empty() {
             let of_no_rows = |aggregate: &Aggregate| match aggregate {
                 Aggregate::Count | Aggregate::CountOf(_) => Value::Count(0),
                 _ => Value::Null,
             };
             let groups = self.query.groups.iter().map(|_| Value::Null);
-            self.rows.push(groups.chain(self.query.aggregates.iter().map(of_no_rows)).collect());
+            self.values = groups.chain(self.query.aggregates.iter().map(of_no_rows)).collect();
+            self.order = vec![0];
         }
         self.sort();
         self.read = 0;
@@ -105,9 +110,9 @@ impl Aggregation {
     fn sort(&mut self) {
         let order = std::mem::take(&mut self.shape.order);
         if !order.is_empty() {
-            let mut rows = std::mem::take(&mut self.rows);
-            rows.sort_by(|a, b| self.compare(&order, a, b));
-            self.rows = rows;
+            let mut rows = std::mem::take(&mut self.order);
+            rows.sort_by(|&a, &b| self.compare(&order, self.values_of(a), self.values_of(b)));
+            self.order = rows;
         }
     }
 
@@ -116,11 +121,12 @@ impl Aggregation {
         let groups = self.query.groups.len();
         let mut scratch = weights::Scratch::default();
         let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
-        let mut rows: Vec<Vec<Value>> = Vec::new();
+        let width = self.width();
+        let mut rows: Vec<usize> = Vec::new();
         let mut name = Vec::new();
-        for (number, row) in std::mem::take(&mut self.rows).into_iter().enumerate() {
+        for (number, row) in std::mem::take(&mut self.order).into_iter().enumerate() {
             name.clear();
-            for (place, value) in row[..groups].iter().enumerate() {
+            for (place, value) in self.values_of(row)[..groups].iter().enumerate() {
                 if self.shape.spans.contains(&place) {
                     continue;
                 }
@@ -129,18 +135,19 @@ impl Aggregation {
             }
             name.extend_from_slice(name_of(number));
             match places.get(&name) {
-                Some(&place) => rows[place][groups..]
-                    .iter_mut()
-                    .zip(&row[groups..])
-                    .zip(&self.query.aggregates)
-                    .for_each(|((to, from), aggregate)| add(to, from, aggregate)),
+                Some(&first) => {
+                    for (n, aggregate) in (groups..).zip(&self.query.aggregates) {
+                        let from = std::mem::replace(&mut self.values[row * width + n], Value::Null);
+                        add(&mut self.values[first * width + n], from, aggregate);
+                    }
+                }
                 None => {
-                    places.insert(name.clone(), rows.len());
+                    places.insert(name.clone(), row);
                     rows.push(row);
                 }
             }
         }
-        self.rows = rows;
+        self.order = rows;
     }
 
     /// Makes a row the next one.
@@ -151,12 +158,20 @@ impl Aggregation {
     /// Goes to the next row; false behind the last one.
     pub fn step(&mut self) -> bool {
         self.read += 1;
-        self.read <= self.rows.len()
+        self.read <= self.order.len()
+    }
+
+    fn width(&self) -> usize {
+        self.query.groups.len() + self.query.aggregates.len()
+    }
+
+    fn values_of(&self, row: usize) -> &[Value] {
+        &self.values[row * self.width()..(row + 1) * self.width()]
     }
 
     fn row(&self) -> Outcome<&[Value]> {
-        let row = self.read.checked_sub(1).and_then(|at| self.rows.get(at));
-        row.map(Vec::as_slice).ok_or_else(|| Failure::internal("internal error: no group was read"))
+        let row = self.read.checked_sub(1).and_then(|at| self.order.get(at));
+        row.map(|&row| self.values_of(row)).ok_or_else(|| Failure::internal("internal error: no group was read"))
     }
 
     fn plan(&self, column: usize) -> Outcome<&Plan> {
@@ -357,8 +372,8 @@ fn push_name(value: &Value, collation: Option<&RrdCollation>, scratch: &mut weig
 }
 
 /// Adds the value that an aggregate has of another part of the same group.
-fn add(to: &mut Value, from: &Value, aggregate: &Aggregate) {
-    match (&mut *to, from) {
+fn add(to: &mut Value, from: Value, aggregate: &Aggregate) {
+    match (&mut *to, &from) {
         (Value::Count(a), Value::Count(b)) => *a += b,
         (Value::SumInt { sum: a, count: n }, Value::SumInt { sum: b, count: m }) => {
             *a += b;
@@ -376,7 +391,7 @@ fn add(to: &mut Value, from: &Value, aggregate: &Aggregate) {
             *n += m;
         }
         (_, Value::Null) => {}
-        (Value::Null, from) => *to = from.clone(),
+        (Value::Null, _) => *to = from,
         (old, new) => {
             let is_better = match aggregate {
                 Aggregate::Min(_) => compare(new, old, 0) == Ordering::Less,
@@ -384,7 +399,7 @@ fn add(to: &mut Value, from: &Value, aggregate: &Aggregate) {
                 _ => false,
             };
             if is_better {
-                *to = new.clone();
+                *to = from;
             }
         }
     }

@@ -17,6 +17,7 @@ pub mod conditions;
 pub mod connections;
 pub mod counter;
 pub mod definition;
+mod double_text;
 pub mod export_aggregate;
 pub mod export_alter;
 pub mod export_backup;

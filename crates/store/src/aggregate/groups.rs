@@ -69,6 +69,14 @@ fn hash(values: &[u64], nulls: u64) -> u64 {
     mix(values.iter().fold(nulls ^ 0x2545_F491_4F6C_DD1D, |hash, &value| mix(hash, value)), 1)
 }
 
+/// The hash of the group at a place; each has `width` values.
+fn hash_of<'g>(width: usize, values: &'g [u64], nulls: &'g [u64]) -> impl Fn(&u32) -> u64 + 'g {
+    move |&place| {
+        let place = place as usize;
+        hash(&values[place * width..(place + 1) * width], nulls[place])
+    }
+}
+
 impl<'q> Groups<'q> {
     pub fn new(query: &'q Query, schema: &Arc<Schema>) -> Groups<'q> {
         Groups {
@@ -159,12 +167,7 @@ impl<'q> Groups<'q> {
         self.nulls.push(nulls);
         self.first.push(first);
         self.states.iter_mut().for_each(States::push);
-        let (all_values, all_nulls) = (&self.values, &self.nulls);
-        let hash_of = |&place: &u32| {
-            let place = place as usize;
-            hash(&all_values[place * width..(place + 1) * width], all_nulls[place])
-        };
-        self.places.insert_unique(hash(values, nulls), place as u32, hash_of);
+        self.places.insert_unique(hash(values, nulls), place as u32, hash_of(width, &self.values, &self.nulls));
         Ok(place as u32)
     }
 
@@ -179,6 +182,7 @@ impl<'q> Groups<'q> {
             return Ok(());
         }
         let width = self.query.groups.len();
+        self.places.reserve(other.len(), hash_of(width, &self.values, &self.nulls));
         for i in 0..other.len() {
             let mut values: smallvec::SmallVec<[u64; 4]> = other.values[i * width..(i + 1) * width].into();
             let nulls = other.nulls[i];

@@ -177,6 +177,11 @@ impl Answer {
         &self.values[i * self.width..(i + 1) * self.width]
     }
 
+    /// The values of all rows, one row behind the other.
+    pub fn into_values(self) -> Vec<Value> {
+        self.values
+    }
+
     /// All rows.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[Value]> {
         (0..self.rows).map(|i| self.row(i))

@@ -1,0 +1,195 @@
+//! Doubles as the server writes them into the rows that it sends.
+//!
+//! The server's own way there (`my_gcvt`, over Gay's dtoa) works with long numbers and takes most of the time of an answer
+//! of many averages. The digits here are the same, the fewest that say which double it is and of those the nearest, found
+//! by zmij; only where the point and the exponent go is the server's custom.
+
+/// Bytes that a text has at most: a sign, `0.`, 14 zeros, 17 digits.
+pub const MAX_BYTES: usize = 40;
+
+/// So many places before and zeros behind the point are written out; beyond that there is an exponent.
+const PLACES: i32 = 15;
+
+/// Writes the text of a finite double and returns its length.
+pub fn write(value: f64, out: &mut [u8; MAX_BYTES]) -> usize {
+    let mut text = Text { out, length: 0 };
+    if value == 0.0 {
+        text.push(b'0');
+        return text.length;
+    }
+    let mut buffer = zmij::Buffer::new();
+    let found = buffer.format_finite(value);
+    if let Some(same) = same_here(found) {
+        text.put(same);
+        return text.length;
+    }
+    let (digits, point) = digits_of(found.trim_start_matches('-'));
+    let digits = digits.as_slice();
+    if value < 0.0 {
+        text.push(b'-');
+    }
+    let count = digits.len() as i32;
+    if point > -PLACES && (point <= PLACES || count > point) {
+        if point <= 0 {
+            text.put(b"0.");
+            (point..0).for_each(|_| text.push(b'0'));
+            text.put(digits);
+        } else if point < count {
+            let (whole, part) = digits.split_at(point as usize);
+            text.put(whole);
+            text.push(b'.');
+            text.put(part);
+        } else {
+            text.put(digits);
+            (count..point).for_each(|_| text.push(b'0'));
+        }
+        return text.length;
+    }
+    text.push(digits[0]);
+    if count > 1 {
+        text.push(b'.');
+        text.put(&digits[1..]);
+    }
+    text.push(b'e');
+    let exponent = point - 1;
+    if exponent < 0 {
+        text.push(b'-');
+    }
+    let mut power = 100;
+    while power > 1 && exponent.abs() < power {
+        power /= 10;
+    }
+    while power > 0 {
+        text.push(b'0' + (exponent.abs() / power % 10) as u8);
+        power /= 10;
+    }
+    text.length
+}
+
+/// The part of zmij's text that is the server's text too: mostly all of it.
+fn same_here(found: &str) -> Option<&[u8]> {
+    let text = found.as_bytes();
+    if text.contains(&b'e') {
+        return None;
+    }
+    match text.strip_suffix(b".0") {
+        Some(whole) => (whole.len() <= PLACES as usize).then_some(whole),
+        None => Some(text),
+    }
+}
+
+struct Text<'a> {
+    out: &'a mut [u8; MAX_BYTES],
+    length: usize,
+}
+
+impl Text<'_> {
+    fn push(&mut self, byte: u8) {
+        self.out[self.length] = byte;
+        self.length += 1;
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.out[self.length..self.length + bytes.len()].copy_from_slice(bytes);
+        self.length += bytes.len();
+    }
+}
+
+/// Digits without zeros at either end.
+struct Digits {
+    bytes: [u8; 24],
+    length: usize,
+}
+
+impl Digits {
+    fn push(&mut self, digit: u8) {
+        self.bytes[self.length] = digit;
+        self.length += 1;
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// The digits of a positive number that is written in whatever way, and how many of them are before the point (fewer than
+/// none: zeros follow it).
+fn digits_of(number: &str) -> (Digits, i32) {
+    let mut digits = Digits { bytes: [0; 24], length: 0 };
+    let (mut point, mut is_behind, mut zeros) = (0, false, 0);
+    let (number, exponent) = number.split_once('e').unwrap_or((number, "0"));
+    for byte in number.bytes() {
+        match byte {
+            b'.' => is_behind = true,
+            b'0' if digits.length == 0 => point -= i32::from(is_behind),
+            b'0' => {
+                zeros += 1;
+                point += i32::from(!is_behind);
+            }
+            digit => {
+                (0..zeros).for_each(|_| digits.push(b'0'));
+                zeros = 0;
+                digits.push(digit);
+                point += i32::from(!is_behind);
+            }
+        }
+    }
+    (digits, point + exponent.parse::<i32>().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text(value: f64) -> String {
+        let mut out = [0; MAX_BYTES];
+        let length = write(value, &mut out);
+        String::from_utf8_lossy(&out[..length]).into_owned()
+    }
+
+    #[test]
+    fn as_the_server_writes_them() {
+        let texts = [
+            (0.0, "0"),
+            (-0.0, "0"),
+            (1.0, "1"),
+            (-120.0, "-120"),
+            (0.1, "0.1"),
+            (-1.0 / 3.0, "-0.3333333333333333"),
+            (100.05, "100.05"),
+            (1e14, "100000000000000"),
+            (123_456_789_012_345.0, "123456789012345"),
+            (1e15, "1e15"),
+            (1.5e15, "1.5e15"),
+            (1_234_567_890_123_456.7, "1234567890123456.8"),
+            (1_234_567_890_123_456.0, "1.234567890123456e15"),
+            (1e-15, "0.000000000000001"),
+            (1.25e-15, "0.00000000000000125"),
+            (1e-16, "1e-16"),
+            (-2.5e-16, "-2.5e-16"),
+            (f64::MAX, "1.7976931348623157e308"),
+            (f64::MIN_POSITIVE, "2.2250738585072014e-308"),
+            (5e-324, "5e-324"),
+        ];
+        for (value, expected) in texts {
+            assert_eq!(text(value), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_digits_are_the_fewest_and_nearest(bits: u64, scaled in -1_000_000_000i64..1_000_000_000, by in 1u32..10_000) {
+            let values = [f64::from_bits(bits), scaled as f64 / 100.0, scaled as f64 / f64::from(by), (bits >> (by % 60)) as f64];
+            for value in values {
+                if value.is_finite() {
+                    let of_std = format!("{value:e}");
+                    let (digits, point) = digits_of(&text(value.abs()));
+                    let (wanted, at) = digits_of(of_std.trim_start_matches('-'));
+                    prop_assert_eq!((digits.as_slice(), point), (wanted.as_slice(), at), "{}", of_std);
+                    prop_assert_eq!(text(value).parse::<f64>(), Ok(value));
+                }
+            }
+        }
+    }
+}
