@@ -142,6 +142,7 @@ private:
   bool compare_span(Field *time, Item *value, int operation);
   int wait_for_workers_before();
   int wait_for_missing_row(bool *is_over);
+  int lock_checked_key(const uchar *image, uint bytes, enum ha_rkey_function flag);
   int seek_after_earlier_workers(uchar *record, int failed);
   void note_rows(const char *format, uint64_t rows);
   void note_refused_rows();

@@ -230,6 +230,30 @@ static const Find *find_for(enum ha_rkey_function flag)
   return nullptr;
 }
 
+/*
+  The server checks by itself that long texts are UNIQUE and that periods do not overlap: it looks along the index before it
+  writes a row. Until this transaction ends no other one may do so with the same key, since it would not see the row.
+*/
+int ha_rrd::lock_checked_key(const uchar *image, uint bytes, enum ha_rkey_function flag)
+{
+  const KEY *index= table->key_info + active_index;
+  const bool is_long= index->algorithm == HA_KEY_ALG_LONG_HASH;
+  const bool is_period= index->without_overlaps && flag == HA_READ_AFTER_KEY;
+  if (!is_long && !is_period)
+    return 0;
+  if (m_locking != RRD_LOCK_EXCLUSIVE || table_share->tmp_table != NO_TMP_TABLE)
+    return 0;
+  if (is_period)
+  {
+    /* The last two parts are the period's. */
+    bytes= 0;
+    for (uint i= 0; i + 2 < index->user_defined_key_parts; i++)
+      bytes+= index->key_part[i].store_length;
+  }
+  int status= rrd_scan_lock_prefix(store(), session(), image, bytes, &m_error);
+  return status == RRD_OK ? open_scan(active_index) : result(status);
+}
+
 int ha_rrd::index_read_map(uchar *record, const uchar *key, key_part_map parts, enum ha_rkey_function flag)
 {
   const Find *find= find_for(flag);
@@ -238,6 +262,8 @@ int ha_rrd::index_read_map(uchar *record, const uchar *key, key_part_map parts, 
   if (!key)
     return index_first(record);
   const uint bytes= calculate_key_len(table, active_index, key, parts);
+  if (int failed= lock_checked_key(key, bytes, flag))
+    return failed;
   m_sought_key.clear();
   if (unlikely(thd_sql_command(ha_thd()) == SQLCOM_HA_READ) && find->where == RRD_SEEK_EXACT)
     m_sought_key.assign(key, key + bytes);

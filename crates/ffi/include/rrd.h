@@ -1240,6 +1240,16 @@ void rrd_scan_close(struct RrdTable *table);
 
 // Reads the row with a key image (or the 8 bytes of a row number) into a record; `RRD_NOT_FOUND` if there is
 // none. The record's blobs are valid until the next call for this table.
+// Locks all keys that begin with an image, along the index of the scan, as one.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_scan_lock_prefix(struct RrdTable *table,
+                             struct RrdSession *session,
+                             const uint8_t *image,
+                             size_t image_bytes,
+                             struct RrdError *error);
+
 //
 // # Safety
 // Pointers are null or valid.

@@ -274,6 +274,27 @@ pub unsafe extern "C" fn rrd_scan_seek(
     }
 }
 
+/// Locks all keys that begin with an image, along the index of the scan, as one.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_scan_lock_prefix(
+    table: *mut RrdTable,
+    session: *mut RrdSession,
+    image: *const u8,
+    image_bytes: usize,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let (handle, session) = (&mut get_mut(table)?.handle, &mut get_mut(session)?.session);
+            handle.lock_prefix(session, slice(image, image_bytes)?)
+        })
+    }
+}
+
 /// Reads the next row into a record, or the one before with `backward`; `RRD_END` if there is none. The record's
 /// blobs are valid until the next call for this table.
 ///

@@ -462,6 +462,19 @@ impl TableHandle {
         scan.seek(from.as_deref(), inclusive, direction, bounds)
     }
 
+    /// Locks all keys that begin with an image, along the scan's index, as one: for a check that the server makes before it
+    /// writes a row, of rows that others may be about to write. A scan that is to see what was waited for is opened later.
+    pub fn lock_prefix(&mut self, session: &mut Session, image: &[u8]) -> Outcome<()> {
+        let mut prefix = Vec::new();
+        self.push_scan_image(image, &mut prefix)?;
+        // The lock of no key would be that of the table.
+        prefix.push(0);
+        let indexes = self.table.indexes();
+        let index = self.scan_index.map(|place| self.format.index(place)).transpose()?;
+        let of_store = index.and_then(|index| indexes.get(index.number));
+        session.lock_row(of_store.map_or(&self.table, |of_store| &of_store.table), &prefix)
+    }
+
     /// Another row than the scan's becomes the current one: the scan goes no more ahead of its calls.
     fn leave_scan(&mut self, to: Current) {
         self.fold();
