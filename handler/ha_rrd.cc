@@ -98,7 +98,7 @@ int ha_rrd::reset()
   m_ignores_duplicates= m_replaces_duplicates= m_updates_duplicates= false;
   m_deletes_times= false;
   m_range_end= nullptr;
-  m_counted= 0;
+  m_counted= m_counted_to= 0;
   rrd_table_reset(store());
   m_sequence.close();
   return 0;

@@ -151,9 +151,9 @@ private:
   RrdInsert insert_mode() const;
   int begin_alter(TABLE *altered, const Alter_inplace_info *info, RrdAlter **alter, bool *builds_indexes);
   void use_up_auto_increment();
-  int choose_columns();
   void raise_auto_increment(Field *field);
   void copy_key(uchar *image, const uchar *record);
+  int choose_columns();
   int open_scan(uint index= MAX_KEY);
   int seek(RrdSeek where, const uchar *key= nullptr, uint bytes= 0);
   int step(bool backward, uchar *record);
@@ -179,6 +179,9 @@ private:
   const key_range *m_range_end= nullptr;
   /* Rows that the statement took AUTO_INCREMENT values for at first and has not written yet. */
   ulonglong m_counted= 0;
+  /* Where the values end that the statement took, 0 for none; and the series that values were last taken of. */
+  uint64_t m_counted_to= 0;
+  ulonglong m_offset= 0, m_increment= 1;
   /* The span of time that a DELETE is for: records with its ends, empty for open, and whether an end goes too. */
   std::vector<uchar> m_low, m_high;
   bool m_low_goes= false, m_high_goes= false, m_is_empty_span= false;

@@ -145,28 +145,37 @@ void ha_rrd::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong
   /* After values of its own a statement asks again: for the rows that are left, behind its own values, as in InnoDB. */
   if (!m_counted)
     m_counted= MY_MAX(wanted, 1ULL);
+  const RrdSeries series= {offset, increment, table->next_number_field->get_max_int_value()};
   uint64_t value= *first;
-  if (rrd_auto_increment_take(store(), offset, increment, m_counted, &value, &m_error) != RRD_OK || !value)
+  *reserved= 0;
+  if (rrd_auto_increment_take(store(), series, m_counted, &value, &m_counted_to, &m_error) != RRD_OK)
   {
     *first= ULONGLONG_MAX;
-    *reserved= 0;
     return;
   }
+  /* The server finds by itself that a value is beyond the largest: it is then that nothing was taken. */
   *first= value;
+  if (!m_counted_to)
+    return;
   *reserved= m_counted;
+  m_offset= offset;
+  m_increment= increment;
+}
+
+/* The counter goes on behind the value of this row, in the series that values were last taken of: as in InnoDB. */
+void ha_rrd::raise_auto_increment(Field *field)
+{
+  const ulonglong used= (ulonglong) field->val_int(), max= field->get_max_int_value();
+  if (used <= max)
+    (void) rrd_auto_increment_raise(store(), {m_offset, m_increment, max}, used, &m_error);
 }
 
 /* A row that INSERT .. SELECT or LOAD DATA leaves out as a duplicate uses up the value that it has, as in InnoDB. */
 void ha_rrd::use_up_auto_increment()
 {
   const enum_sql_command command= ha_thd()->lex->sql_command;
-  if (command != SQLCOM_INSERT_SELECT && (command != SQLCOM_LOAD || !m_ignores_duplicates))
-    return;
-  const longlong used= table->next_number_field->val_int();
-  const bool counts= used > 0 || table->next_number_field->flags & UNSIGNED_FLAG;
-  uint64_t value= (ulonglong) used + 1;
-  if (counts && value)
-    (void) rrd_auto_increment_take(store(), 1, 1, 0, &value, &m_error);
+  if (command == SQLCOM_INSERT_SELECT || (command == SQLCOM_LOAD && m_ignores_duplicates))
+    raise_auto_increment(table->next_number_field);
 }
 
 int ha_rrd::reset_auto_increment(ulonglong value)
@@ -202,6 +211,9 @@ int ha_rrd::write_row(const uchar *record)
   }
   if (likely(status == RRD_OK))
   {
+    /* With an increment of 1 the store does that by itself. */
+    if (is_counted && m_increment > 1 && (ulonglong) table->next_number_field->val_int() >= m_counted_to)
+      raise_auto_increment(table->next_number_field);
     if (!m_has_many_rows)
       note_refused_rows();
     return written(status);
@@ -253,6 +265,9 @@ int ha_rrd::update_row(const uchar *old_record, const uchar *new_record)
   /* The row that was read stays the current one: of a version that ends when another did the server deletes it. */
   if (status == RRD_DUPLICATE)
     return duplicate(status);
+  Field *const counted= table->found_next_number_field;
+  if (m_increment > 1 && status == RRD_OK && counted && bitmap_is_set(table->write_set, counted->field_index))
+    raise_auto_increment(counted);
   return written(status);
 }
 

@@ -365,6 +365,16 @@ typedef struct RrdTableStats {
   uint64_t next_auto_increment;
 } RrdTableStats;
 
+// AUTO_INCREMENT values: `offset`, `offset + step`, ... up to `max`, the largest that the column holds.
+typedef struct RrdSeries {
+  // The first.
+  uint64_t offset;
+  // From one to the next.
+  uint64_t step;
+  // The largest.
+  uint64_t max;
+} RrdSeries;
+
 // Told of progress: `done` of `total`; non-zero stops the work.
 typedef int32_t (*RrdProgressFn)(void *context, uint64_t done, uint64_t total);
 
@@ -1068,17 +1078,26 @@ int32_t rrd_table_rows_between(struct RrdTable *table,
                                uint64_t *out,
                                struct RrdError *error);
 
-// Takes `count` AUTO_INCREMENT values of the series `offset`, `offset + step`, ..., none below `value`: that becomes the
-// first of them, or 0 when the values are used up.
+// Takes `count` AUTO_INCREMENT values of the series `offset`, `offset + step`, ... up to `max`, none below `value`: that
+// becomes the first of them, and `next` where the counter goes on. Where all are used up `next` becomes 0.
 //
 // # Safety
 // Pointers are null or valid.
 int32_t rrd_auto_increment_take(const struct RrdTable *table,
-                                uint64_t offset,
-                                uint64_t step,
+                                struct RrdSeries series,
                                 uint64_t count,
                                 uint64_t *value,
+                                uint64_t *next,
                                 struct RrdError *error);
+
+// Lets the AUTO_INCREMENT values of the series go on behind `value`, which a row has.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_auto_increment_raise(const struct RrdTable *table,
+                                 struct RrdSeries series,
+                                 uint64_t value,
+                                 struct RrdError *error);
 
 // Sets the next AUTO_INCREMENT value; it never goes below an existing one.
 //
@@ -1221,6 +1240,16 @@ int32_t rrd_scan_seek(struct RrdTable *table,
                       bool is_limit_inclusive,
                       struct RrdError *error);
 
+// Locks all keys that begin with an image, along the index of the scan, as one.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_scan_lock_prefix(struct RrdTable *table,
+                             struct RrdSession *session,
+                             const uint8_t *image,
+                             size_t image_bytes,
+                             struct RrdError *error);
+
 // Reads the next row into a record, or the one before with `backward`; `RRD_END` if there is none. The record's
 // blobs are valid until the next call for this table.
 //
@@ -1240,16 +1269,6 @@ void rrd_scan_close(struct RrdTable *table);
 
 // Reads the row with a key image (or the 8 bytes of a row number) into a record; `RRD_NOT_FOUND` if there is
 // none. The record's blobs are valid until the next call for this table.
-// Locks all keys that begin with an image, along the index of the scan, as one.
-//
-// # Safety
-// Pointers are null or valid.
-int32_t rrd_scan_lock_prefix(struct RrdTable *table,
-                             struct RrdSession *session,
-                             const uint8_t *image,
-                             size_t image_bytes,
-                             struct RrdError *error);
-
 //
 // # Safety
 // Pointers are null or valid.

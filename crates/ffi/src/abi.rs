@@ -6,6 +6,8 @@
 use std::cell::Cell;
 use std::ffi::{c_char, c_void};
 
+use rrd_store::auto_increment::Series;
+
 /// It worked.
 pub const RRD_OK: i32 = 0;
 /// No further row.
@@ -71,6 +73,24 @@ pub struct RrdText {
     pub data: *const c_char,
     /// Bytes.
     pub length: usize,
+}
+
+/// AUTO_INCREMENT values: `offset`, `offset + step`, ... up to `max`, the largest that the column holds.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RrdSeries {
+    /// The first.
+    pub offset: u64,
+    /// From one to the next.
+    pub step: u64,
+    /// The largest.
+    pub max: u64,
+}
+
+impl From<RrdSeries> for Series {
+    fn from(series: RrdSeries) -> Series {
+        Series { offset: series.offset, step: series.step, max: series.max }
+    }
 }
 
 /// `NAME='value'` of a table or a column.

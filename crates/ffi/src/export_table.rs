@@ -3,8 +3,8 @@
 use std::ffi::c_void;
 
 use crate::abi::{
-    RRD_CLUSTERING_KEY, RrdAhead, RrdError, RrdLocking, RrdProgressFn, RrdTableDefinition, RrdTableStats, RrdText,
-    RrdTextFn,
+    RRD_CLUSTERING_KEY, RrdAhead, RrdError, RrdLocking, RrdProgressFn, RrdSeries, RrdTableDefinition, RrdTableStats,
+    RrdText, RrdTextFn,
 };
 use crate::definition::{Definition, read_text};
 use crate::export_engine::RrdEngine;
@@ -206,26 +206,47 @@ pub unsafe extern "C" fn rrd_table_rows_between(
     }
 }
 
-/// Takes `count` AUTO_INCREMENT values of the series `offset`, `offset + step`, ..., none below `value`: that becomes the
-/// first of them, or 0 when the values are used up.
+/// Takes `count` AUTO_INCREMENT values of the series `offset`, `offset + step`, ... up to `max`, none below `value`: that
+/// becomes the first of them, and `next` where the counter goes on. Where all are used up `next` becomes 0.
 ///
 /// # Safety
 /// Pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrd_auto_increment_take(
     table: *const RrdTable,
-    offset: u64,
-    step: u64,
+    series: RrdSeries,
     count: u64,
     value: *mut u64,
+    next: *mut u64,
     error: *mut RrdError,
 ) -> i32 {
     // SAFETY: promised by the caller.
     unsafe {
         guard(error, || {
             let value = get_mut(value)?;
-            let taken = get(table)?.handle.table().take_auto_increment(*value, offset, step, count);
-            *value = taken.unwrap_or(0);
+            let taken = get(table)?.handle.table().take_auto_increment(*value, series.into(), count);
+            *value = taken.first;
+            *get_mut(next)? = taken.next.unwrap_or(0);
+            Ok(())
+        })
+    }
+}
+
+/// Lets the AUTO_INCREMENT values of the series go on behind `value`, which a row has.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_auto_increment_raise(
+    table: *const RrdTable,
+    series: RrdSeries,
+    value: u64,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            get(table)?.handle.table().raise_auto_increment(value, series.into());
             Ok(())
         })
     }

@@ -6,6 +6,7 @@
 
 pub mod aggregate;
 pub mod alter;
+pub mod auto_increment;
 mod backup;
 mod batch;
 mod bulk;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
+use crate::auto_increment::{Series, Taken};
 use crate::batch::Batch;
 use crate::chunk::ChunkMap;
 use crate::cursor::{Cursor, Direction};
@@ -217,19 +218,21 @@ impl Table {
         self.next_auto.load(Ordering::Relaxed)
     }
 
-    /// Takes `count` AUTO_INCREMENT values of the series `offset + n * step`, none below `least`; the first of them, or
-    /// `None` when the values are used up. As in the server and InnoDB a step of 1 has no offset, and an offset behind
-    /// the step wraps around.
-    pub fn take_auto_increment(&self, least: u64, offset: u64, step: u64, count: u64) -> Option<u64> {
-        let step = step.max(1);
-        let mut first = 0;
-        let taken = self.next_auto.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
-            let next = next.max(least);
-            let n = next.wrapping_sub(1).wrapping_add(step).wrapping_sub(offset) / step;
-            first = if step == 1 { next } else { n.wrapping_mul(step).wrapping_add(offset) };
-            Some(first.checked_add(step.checked_mul(count)?)?.max(next))
+    /// Takes `count` AUTO_INCREMENT values of `series`, none below `least`: the first of them, and what the counter is to
+    /// be then. The first may lie beyond the largest value, and is not taken then.
+    pub fn take_auto_increment(&self, least: u64, series: Series, count: u64) -> Taken {
+        let mut taken = Taken { first: 0, next: None };
+        // An update that returns `None` leaves the counter as it is.
+        let _ = self.next_auto.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+            taken = series.take(next, least, count);
+            Some(taken.next?.max(next))
         });
-        taken.ok().map(|_| first)
+        taken
+    }
+
+    /// Lets the counter go on behind `value`, with the next value of the series.
+    pub fn raise_auto_increment(&self, value: u64, series: Series) {
+        self.next_auto.fetch_max(series.behind(value, 1), Ordering::Relaxed);
     }
 
     /// Notes the AUTO_INCREMENT value of a row.
