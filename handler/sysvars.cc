@@ -46,7 +46,7 @@ static MYSQL_SYSVAR_UINT(flush_log_at_trx_commit, flush_log_at_trx_commit, PLUGI
 
 static MYSQL_SYSVAR_ULONGLONG(memtable_size, memtable_size, PLUGIN_VAR_RQCMDARG,
   "Bytes of memory for rows that are not in segments yet, of all tables together",
-  nullptr, set_memtable_size, 64ULL << 20, 1ULL << 20, 1ULL << 40, 0);
+  nullptr, set_memtable_size, 256ULL << 20, 1ULL << 20, 1ULL << 40, 0);
 
 static MYSQL_SYSVAR_ULONGLONG(cache_size, cache_size, PLUGIN_VAR_RQCMDARG,
   "Bytes of memory for decoded blocks of segments",

@@ -1,6 +1,6 @@
 //! A steady trickle: each series reports every five minutes, in small commits. How many bytes are written for one kept?
 //!
-//! `cargo run --release -p rrd-store --example trickle -- [series] [rounds] [rows a commit] [folder]`
+//! `cargo run --release -p rrd-store --example trickle -- [series] [rounds] [rows a commit] [MiB of memtables] [folder]`
 //!
 //! Time is simulated: rounds follow each other as fast as the engine takes them, each commit is handed to the
 //! operating system on its own. Counted is what the status variables count: everything that is written to the log, to segments
@@ -49,10 +49,11 @@ impl Random {
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
     let mut number = |default: u64| args.next().and_then(|a| a.parse().ok()).unwrap_or(default);
-    let (series, rounds, batch) = (number(100_000), number(60), number(100));
+    let (series, rounds, batch, memtables) = (number(100_000), number(60), number(100), number(256));
     let dir = args.next().unwrap_or_else(|| format!("{}/rrd-trickle", std::env::temp_dir().display()));
     let mut config = Config::new(&dir);
     config.flush_log = FlushLog::Write;
+    config.memtable_bytes = (memtables as usize) << 20;
     let engine = Engine::open(config, Arc::new(OsFs))?;
     let _ = engine.drop_table("db/sensordata");
     engine.create_table("db/sensordata", schema())?;

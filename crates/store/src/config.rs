@@ -75,7 +75,7 @@ impl Config {
     pub fn new(dir: impl Into<PathBuf>) -> Config {
         Config {
             dir: dir.into(),
-            memtable_bytes: 64 << 20,
+            memtable_bytes: 256 << 20,
             cache_bytes: 128 << 20,
             flush_log: FlushLog::Sync,
             background: true,

@@ -13,6 +13,7 @@ use crate::live::LiveSegment;
 use crate::manifest::edit::Edit;
 use crate::memtable::{Memtable, VersionRef, Versions};
 use crate::ring::{WRITE_TRIES, horizon_edits};
+use crate::schema::Compression;
 use crate::segment::SegmentMeta;
 use crate::table::Table;
 use crate::wal::Lsn;
@@ -123,7 +124,11 @@ impl Engine {
                 row.map(|row| OutRow { row, seq: v.seq, tombstone: v.row.is_none() })
             })
             .collect();
-        let metas = self.write_segments(table, layout, &rows, Effort::Fast, room)?;
+        let effort = match layout.schema().compression {
+            Compression::Small if memtable.is_worth_effort() => Effort::Small,
+            _ => Effort::Fast,
+        };
+        let metas = self.write_segments(table, layout, &rows, effort, room)?;
         let mut edits = table.edits_for(&metas);
         edits.push(Edit::Flushed { table: table.id, seq: complete_up_to });
         if !table.is_index() && table.version().gate.latest().is_some() {

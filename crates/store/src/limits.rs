@@ -40,11 +40,22 @@ pub const CHUNK_TARGET_ROWS: u64 = 4 << 20;
 /// Segments of one chunk that a scan has to merge at most before a merge is forced.
 pub const MAX_CHUNK_SEGMENTS: usize = 12;
 
+/// Rows of a commit up to which, on average, its log record and its sync cost more than compressing the rows as well as can be:
+/// what small commits brought is flushed as a merge would write it.
+pub const SMALL_COMMIT_ROWS: u64 = 256;
+
+/// Rows of a segment that such a flush writes from which on it is left as it is: a merge would make it smaller by some hundredths.
+pub const SEALED_FLUSH_ROWS: u64 = 1 << 18;
+
+/// Sealed segments of a chunk that nobody writes to any more which are left as they are. Each merge writes all rows once more,
+/// each segment is one more block to decode for the rows of a series.
+pub const MAX_SEALED_SEGMENTS: usize = 6;
+
 /// Share of tombstones in a chunk from which on a merge gives back enough space to be worth rewriting the rest.
 pub const TOMBSTONES_WORTH_A_MERGE: f64 = 0.25;
 
-/// Share of a sealed chunk that what came late to it must have, in a ring of bytes, to be worth rewriting the chunk: each late
-/// row costs the writing of less than ten others.
+/// Share of a sealed chunk that what came late to it must have, if the chunk is large or in a ring of bytes, to be worth rewriting
+/// the chunk: each late row costs the writing of less than ten others.
 pub const LATE_SHARE_WORTH_A_MERGE: f64 = 0.125;
 
 /// Segments of late rows that are worth it all the same: scans would have to merge too many.

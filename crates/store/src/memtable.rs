@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use crate::batch::Batch;
 use crate::cursor::Direction;
 use crate::flush::is_needed;
+use crate::limits;
 use crate::row::RowLayout;
 use crate::tier::Touched;
 
@@ -86,6 +87,8 @@ pub struct Memtable {
     first_lsn: AtomicU64,
     /// The smallest time of a row; `u64::MAX` while empty.
     oldest: AtomicU64,
+    /// How many commits brought what is in it, or a few more.
+    commits: AtomicU64,
     /// What a flush has to bring into the tiers.
     touched: Option<Mutex<Touched>>,
 }
@@ -152,6 +155,7 @@ impl Memtable {
             old_version_bytes: AtomicU64::new(0),
             first_lsn: AtomicU64::new(u64::MAX),
             oldest: AtomicU64::new(u64::MAX),
+            commits: AtomicU64::new(0),
         }
     }
 
@@ -183,6 +187,12 @@ impl Memtable {
     /// The smallest time of a row, 0 without a time column; `u64::MAX` while it is empty.
     pub fn oldest(&self) -> u64 {
         self.oldest.load(Ordering::Acquire)
+    }
+
+    /// Whether it has so many rows of so small commits that compressing them well costs little beside what the commits did.
+    pub(crate) fn is_worth_effort(&self) -> bool {
+        let (rows, commits) = (self.len() as u64, self.commits.load(Ordering::Relaxed));
+        rows >= limits::SEALED_FLUSH_ROWS && rows <= commits.saturating_mul(limits::SMALL_COMMIT_ROWS)
     }
 
     /// Whether nothing was written to it.
@@ -238,6 +248,7 @@ impl Memtable {
         writes: impl Iterator<Item = (Key, Option<Box<[u8]>>)>,
     ) -> i64 {
         self.first_lsn.fetch_min(lsn, Ordering::AcqRel);
+        self.commits.fetch_add(1, Ordering::Relaxed);
         let mut added = 0i64;
         let mut deleted = 0i64;
         let mut old = Freed::default();
@@ -289,6 +300,7 @@ impl Memtable {
         self.first_lsn.fetch_min(lsn, Ordering::AcqRel);
         let oldest = rows.times(&self.layout).map_or(u64::MAX, |(oldest, _)| oldest);
         self.oldest.fetch_min(oldest, Ordering::AcqRel);
+        self.commits.fetch_add(1, Ordering::Relaxed);
         let mut contents = self.contents.write();
         if let Some(mut touched) = self.touched() {
             let times = (0..rows.len()).filter_map(|i| self.layout.time_of_key(&rows.key(i)));

@@ -197,12 +197,14 @@ impl Engine {
         (effort, room): (Effort, Option<&Arc<Room>>),
     ) -> Result<(SegmentMeta, Box<dyn WriteFile>)> {
         let id = self.take_segment_id();
+        // A merge could not make it much smaller, but for what it forgets.
+        let seals = effort == Effort::Small && rows.tombstones.is_none();
         let writer = SegmentWriter::create(&self.fs, &table.dir, id, table.id, layout.clone(), effort)?;
         let mut writer = writer.within(room.cloned());
         let base = rows.base_seq();
         let written = push_groups(&mut writer, layout, rows, base, self.tuning.group_rows).map(|()| writer.rows());
         match written {
-            Ok(_) => writer.finish_unsynced(chunk, base, false),
+            Ok(rows) => writer.finish_unsynced(chunk, base, seals && rows >= limits::SEALED_FLUSH_ROWS),
             Err(error) => {
                 if let Err(error) = writer.abandon() {
                     tracing::warn!(%error, "could not remove an unfinished segment");

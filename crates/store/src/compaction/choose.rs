@@ -1,10 +1,12 @@
 //! Which segments of a table to merge next. Pure: figures in, plans out.
 //!
 //! A chunk's segments are merged once, into one sealed segment, when time has moved on to later chunks; that keeps write
-//! amplification low. A chunk that is still written to is merged early only when a scan would have to merge too
-//! many segments: then segments of similar size go together, the smallest first.
+//! amplification low. Large segments that a flush sealed are not even merged once, unless they are many. A chunk that is still
+//! written to is merged early only when a scan would have to merge too many segments: then segments of similar size go together,
+//! the smallest first.
 //!
-//! What comes late to a chunk that is sealed waits, where that is wanted, until it is worth the rewriting of the chunk.
+//! What comes late to a chunk that is sealed waits, if the chunk is large or where that is wanted, until it is worth the rewriting
+//! of the chunk.
 //!
 //! Versions and tombstones that a merge had to keep for an open snapshot, and many tombstones in any chunk, are
 //! reason for another merge as soon as nobody sees them.
@@ -12,7 +14,8 @@
 use std::collections::BTreeMap;
 
 use crate::limits::{
-    LATE_SEGMENTS_WORTH_A_MERGE, LATE_SHARE_WORTH_A_MERGE, MAX_CHUNK_SEGMENTS, MERGES_PLANNED, TOMBSTONES_WORTH_A_MERGE,
+    LATE_SEGMENTS_WORTH_A_MERGE, LATE_SHARE_WORTH_A_MERGE, MAX_CHUNK_SEGMENTS, MAX_SEALED_SEGMENTS, MERGES_PLANNED,
+    SEALED_FLUSH_ROWS, TOMBSTONES_WORTH_A_MERGE,
 };
 use crate::segment::{SegmentId, SegmentMeta};
 use crate::version::Version;
@@ -51,7 +54,7 @@ pub fn choose<'a>(
         let unsealed = members.len() > 1 || !members[0].sealed;
         let is_closed = has_time && Some(chunk) != newest;
         let is_settled = members.iter().all(|m| m.max_seq <= forget_until);
-        let waits = late_waits && !everything && is_little(members);
+        let waits = !everything && (late_waits || is_large(members)) && is_little(members);
         (unsealed && (everything || is_closed) && !waits) || (holds_garbage(members) && is_settled)
     };
     let plans = chunks.iter().filter_map(|(&chunk, members)| match is_due(chunk, members) {
@@ -82,11 +85,19 @@ fn holds_garbage(members: &[&SegmentMeta]) -> bool {
     is_sealed_with_versions || (tombstones > 0 && tombstones as f64 >= rows as f64 * TOMBSTONES_WORTH_A_MERGE)
 }
 
-/// Whether what came late to a chunk that is sealed is little beside it.
+/// Whether a chunk has so many rows that to write it anew should be worth while.
+fn is_large(members: &[&SegmentMeta]) -> bool {
+    members.iter().any(|m| m.sealed && m.rows >= SEALED_FLUSH_ROWS)
+}
+
+/// Whether what came late to a chunk that is sealed is little beside it, and what is sealed few segments.
 fn is_little(members: &[&SegmentMeta]) -> bool {
     let bytes = |sealed: bool| members.iter().filter(|m| m.sealed == sealed).map(|m| m.bytes).sum::<u64>();
     let late = members.iter().filter(|m| !m.sealed).count();
-    late < LATE_SEGMENTS_WORTH_A_MERGE && (bytes(false) as f64) < bytes(true) as f64 * LATE_SHARE_WORTH_A_MERGE
+    let is_split = members.len() - late > MAX_SEALED_SEGMENTS;
+    !is_split
+        && late < LATE_SEGMENTS_WORTH_A_MERGE
+        && (bytes(false) as f64) < bytes(true) as f64 * LATE_SHARE_WORTH_A_MERGE
 }
 
 fn whole(chunk: u64, members: &[&SegmentMeta]) -> Plan {
@@ -163,6 +174,23 @@ mod tests {
         assert_eq!(late(6, 10), [1, 1]);
         let metas = [meta(1, 0, 8000, true), meta(2, 0, 10, false)];
         assert_eq!(choose(metas.iter(), true, true, 0, true).len(), 1, "OPTIMIZE does not wait");
+    }
+
+    #[test]
+    fn large_segments_that_a_flush_sealed_are_left_until_they_are_many() {
+        let large = |id: u64| SegmentMeta { rows: SEALED_FLUSH_ROWS, ..meta(id, 0, 1000, true) };
+        let merged = |sealed: usize, late: &[u64], everything: bool| {
+            let late = (50..).zip(late).map(|(id, &bytes)| meta(id, 0, bytes, false));
+            let metas: Vec<_> = (1..).map(large).take(sealed).chain(late).chain([meta(99, 100, 10, true)]).collect();
+            choose(metas.iter(), true, everything, 0, false).first().map_or(0, |plan| plan.segments.len())
+        };
+        for (sealed, late) in [(1, &[][..]), (1, &[124]), (3, &[]), (MAX_SEALED_SEGMENTS, &[10, 10])] {
+            assert_eq!(merged(sealed, late, false), 0, "{sealed} and {late:?}");
+        }
+        assert_eq!(merged(1, &[125], false), 2);
+        assert_eq!(merged(2, &[1; LATE_SEGMENTS_WORTH_A_MERGE], false), 2 + LATE_SEGMENTS_WORTH_A_MERGE);
+        assert_eq!(merged(MAX_SEALED_SEGMENTS + 1, &[], false), MAX_SEALED_SEGMENTS + 1);
+        assert_eq!(merged(3, &[10], true), 4, "OPTIMIZE does not wait");
     }
 
     #[test]
