@@ -16,6 +16,7 @@ use crate::config::FlushLog;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::live::LiveSegment;
+use crate::log_base::{self, Base};
 use crate::log_record;
 use crate::manifest::edit::Edit;
 use crate::memtable::Key;
@@ -176,6 +177,15 @@ enum PendingState {
     Done,
 }
 
+/// Rows of a record that later ones may lean on.
+struct KeptRows<'t> {
+    table: &'t Arc<Table>,
+    rows: log_base::Kept,
+    /// Where they are in the record's body.
+    at: usize,
+    forgets: bool,
+}
+
 impl Txn {
     /// Commits; when it returns the work is as durable as `rrd_flush_log_at_trx_commit` says. After an error the
     /// transaction is rolled back, unless it is [`Error::Undecided`].
@@ -230,22 +240,50 @@ impl Engine {
     fn commit_rows(&self, txn: &mut Txn) -> Result<()> {
         let _gate = self.commit_gate.read();
         let tables = txn.table_writes();
-        let mut body = log_record::encode(&log_parts(&tables));
+        let (mut body, mut kept) = self.encode_body(&tables);
         let pending = {
             let mut queue = self.commit_queue.lock();
-            if self.check_inserts(&queue, txn, Resolve::Silently)? {
-                // Rows that another transaction was faster to insert were taken out (INSERT IGNORE).
+            let has_changed = self.check_inserts(&queue, txn, Resolve::Silently)?;
+            if has_changed || !kept.iter().all(|k| k.table.log_bases.lock().still_has(&k.rows)) {
+                // Rows that another transaction was faster to insert were taken out (INSERT IGNORE), or what the record leans
+                // on is not the newest of its series any more.
+                kept.clear();
                 body = log_record::encode(&log_parts(&tables));
             }
+            for k in &mut kept {
+                k.forgets = k.table.log_bases.lock().forgets_with(&k.rows);
+                if k.forgets {
+                    log_base::set_forgets(&mut body[k.at..]);
+                }
+            }
             let seq = queue.next_seq;
-            let start_lsn = self.wal.position();
+            let begin = self.wal.position();
             let lsn = self.wal.append_parts(&[&log_record::header(seq), &body])?;
             queue.next_seq += 1;
+            let start_lsn = kept.iter().filter_map(|k| k.rows.start()).map(Lsn).fold(begin, Lsn::min);
+            for KeptRows { table, rows, forgets, .. } in kept {
+                table.log_bases.lock().keep(rows, forgets, seq, lsn, begin.0);
+            }
             let record = LogRecord { lsn, mode: self.flush_log() };
             self.enqueue(&mut queue, seq, start_lsn, (tables, Vec::new()), None, Some(record))
         };
         drop(body);
         self.finish_logged(&pending)
+    }
+
+    /// The body of a commit's log record, and rows in it that later records may lean on.
+    fn encode_body<'t>(&self, tables: &'t [TableWrites]) -> (Vec<u8>, Vec<KeptRows<'t>>) {
+        let mut kept: Vec<KeptRows<'t>> = Vec::new();
+        let mut keep = |number: usize, rows: &[&[u8]]| {
+            let TableWrites { table, layout, .. } = &tables[number];
+            let may_lean = |base: &Base| matches!(self.wal.fate(base.end, false), Some(Ok(())));
+            let (bytes, rows) = log_base::encode(rows, layout, &table.log_bases, may_lean)?;
+            kept.push(KeptRows { table, rows, at: 0, forgets: false });
+            Some(bytes)
+        };
+        let (body, places) = log_record::encode_kept(&log_parts(tables), &mut keep);
+        kept.iter_mut().zip(places).for_each(|(kept, at)| kept.at = at);
+        (body, kept)
     }
 
     /// Commits private segments by one manifest edit.

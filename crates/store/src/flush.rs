@@ -41,6 +41,11 @@ impl Engine {
         }
         let complete_up_to = self.visible_seq.load(Ordering::Acquire);
         let layout = table.layout();
+        {
+            // What comes next would keep the log of this memtable from being removed.
+            let _queue = self.commit_queue.lock();
+            table.log_bases.lock().forget();
+        }
         table.install(|version| {
             let full = std::mem::replace(&mut version.active, Arc::new(Memtable::new(layout)));
             let bytes = full.bytes() as i64;
@@ -174,7 +179,8 @@ impl Engine {
         let keep_from = {
             let _turn = self.apply_turn.lock();
             let queue = self.commit_queue.lock();
-            let mut keep = queue.pending.front().map_or_else(|| self.wal.position(), |p| p.start_lsn);
+            // Not always the first: what leans on an older record needs the log from there on.
+            let mut keep = queue.pending.iter().map(|p| p.start_lsn).min().unwrap_or_else(|| self.wal.position());
             keep = keep.min(Engine::prepared_start(&queue));
             self.in_memory.lock().retain(|_, table| {
                 let first = table.version().memtables().map(|m| m.first_lsn()).min().unwrap_or(u64::MAX);

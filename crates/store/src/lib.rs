@@ -29,6 +29,7 @@ pub mod key;
 pub mod limits;
 mod live;
 pub mod lock;
+mod log_base;
 mod log_record;
 pub mod manifest;
 mod memtable;

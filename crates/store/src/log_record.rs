@@ -1,26 +1,26 @@
 //! The log records of commits. Bytes are specified in `docs/format.md`, section "Commit records".
 //!
 //! `[kind 1][seq u64]` then the body: `[tables u32]`, each `[table u32][schema version u32][writes u32]`, each write
-//! `[0 put | 1 delete | 2 horizon | 3 floors | 4 rows][length u32][row bytes | sort key | position |
-//! floors | columns of many rows]`. A prepared transaction has two records: `[kind 2]`, then XID,
+//! `[0 put | 1 delete | 2 horizon | 3 floors | 4 rows | 5 rows that others lean on][length u32][row bytes | sort key |
+//! position | floors | columns of many rows]`. A prepared transaction has two records: `[kind 2]`, then XID,
 //! body and manifest edits of its segments, each behind its length; then `[kind 3][first seq u64][seq u64][XID]` or
 //! `[kind 4][XID]`.
 //!
 //! Many short rows are written column by column, as in segments: a commit with readings of many series takes a fifth of
-//! the bytes then. A record leans on nothing but itself.
+//! the bytes then. Rows of kind 5 may be differences to those of an earlier record, see `log_base.rs`.
 
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use rrd_codec::{Column, Values};
+use rrd_codec::Column;
 
 use crate::horizon::Position;
+use crate::log_base;
 use crate::manifest::edit::TableId;
 use crate::memtable::Key;
 use crate::own::OwnWrites;
 use crate::ring::encode_floors;
 use crate::row::RowLayout;
-use crate::schema::Lane;
 
 /// First byte of a commit record.
 const COMMIT: u8 = 1;
@@ -95,6 +95,8 @@ pub enum LoggedWrite<'a> {
     Put(&'a [u8]),
     /// Many rows; see [`for_each_row`].
     Rows(&'a [u8]),
+    /// Many rows that others lean on; see [`log_base::decode`].
+    Kept(&'a [u8]),
     /// Sort key.
     Delete(&'a [u8]),
     /// No write: where the horizon was. An encoded position.
@@ -121,11 +123,20 @@ pub fn header(seq: u64) -> [u8; 9] {
     out
 }
 
-/// The body of a record.
+/// The body of a record that leans on nothing but itself.
 pub fn encode(tables: &[Part]) -> Vec<u8> {
+    encode_kept(tables, &mut |_, _| None).0
+}
+
+/// Writes rows of the part with a number so that others may lean on them.
+type Keep<'a> = dyn FnMut(usize, &[&[u8]]) -> Option<Vec<u8>> + 'a;
+
+/// The body of a record. `keep` is asked for the rows of each part as others may lean on them; given back is where those begin.
+pub fn encode_kept(tables: &[Part], keep: &mut Keep<'_>) -> (Vec<u8>, Vec<usize>) {
     let mut out = Vec::new();
+    let mut kept = Vec::new();
     out.extend_from_slice(&(tables.len() as u32).to_le_bytes());
-    for Part { table, layout, own, horizon, floors } in tables {
+    for (number, Part { table, layout, own, horizon, floors }) in tables.iter().enumerate() {
         let own = own.read();
         out.extend_from_slice(&table.0.to_le_bytes());
         out.extend_from_slice(&layout.schema().version.to_le_bytes());
@@ -145,7 +156,15 @@ pub fn encode(tables: &[Part]) -> Vec<u8> {
         let in_map = own.map.values().filter_map(|write| write.row.as_deref());
         let rows: Vec<&[u8]> = in_map.chain(own.batches.iter().flat_map(|batch| batch.rows.rows())).collect();
         if rows.len() >= FEWEST_ROWS && rows.iter().map(|row| row.len()).sum::<usize>() <= LONGEST_ROWS * rows.len() {
-            rows.chunks(rrd_codec::MAX_ROWS).for_each(|rows| push(&mut out, 4, &encode_rows(layout, rows)));
+            match keep(number, &rows) {
+                Some(rows) => {
+                    push(&mut out, 5, &rows);
+                    kept.push(out.len() - rows.len());
+                }
+                None => {
+                    rows.chunks(rrd_codec::MAX_ROWS).for_each(|rows| push(&mut out, 4, &encode_rows(layout, rows)));
+                }
+            }
         } else {
             rows.iter().for_each(|row| push(&mut out, 0, row));
         }
@@ -153,7 +172,16 @@ pub fn encode(tables: &[Part]) -> Vec<u8> {
         deleted.for_each(|(key, _)| push(&mut out, 1, key));
         out[writes_at..writes_at + 4].copy_from_slice(&writes.to_le_bytes());
     }
-    out
+    (out, kept)
+}
+
+/// Seven bits a byte, low ones first.
+pub fn push_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value > 0x7f {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
 }
 
 fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -181,19 +209,10 @@ pub fn for_each_row(rows: &[u8], layout: &RowLayout, take: &mut dyn FnMut(&[u8])
     let mut columns: Vec<Column> = Vec::new();
     for def in &layout.schema().columns {
         let column = rrd_codec::decode(input.bytes()?, def.lane.kind(), count).ok()?;
-        let fits = match (&column.values, def.lane) {
-            (Values::Int(values), Lane::Int { width }) if width < 8 => values.iter().all(|v| v >> (8 * width) == 0),
-            _ => true,
-        };
-        (fits && (def.nullable || column.nulls.is_none())).then(|| columns.push(column))?;
+        log_base::fits(def, &column).then(|| columns.push(column))?;
     }
     input.0.is_empty().then_some(())?;
-    let mut row = Vec::new();
-    for i in 0..count {
-        row.clear();
-        layout.push_row_of_columns(|c| &columns[c], i, &mut row);
-        take(&row);
-    }
+    log_base::for_each_row(&columns, layout, take);
     Some(())
 }
 
@@ -229,6 +248,7 @@ pub fn decode_body(body: &[u8]) -> Option<Vec<LoggedTable<'_>>> {
                 2 => LoggedWrite::Horizon(bytes),
                 3 => LoggedWrite::Floors(bytes),
                 4 => LoggedWrite::Rows(bytes),
+                5 => LoggedWrite::Kept(bytes),
                 _ => return None,
             });
         }
@@ -237,7 +257,8 @@ pub fn decode_body(body: &[u8]) -> Option<Vec<LoggedTable<'_>>> {
     input.0.is_empty().then_some(tables)
 }
 
-struct Input<'a>(&'a [u8]);
+/// Bytes that are read from the front.
+pub struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {
     fn take(&mut self, len: usize) -> Option<&'a [u8]> {
@@ -246,20 +267,36 @@ impl<'a> Input<'a> {
         Some(taken)
     }
 
+    /// Bytes behind their length, a varint.
+    pub fn block(&mut self) -> Option<&'a [u8]> {
+        let mut len = 0;
+        for shift in (0..28).step_by(7) {
+            let byte = usize::from(self.u8()?);
+            len |= (byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return self.take(len);
+            }
+        }
+        None
+    }
+
     fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = self.u32()? as usize;
         self.take(len)
     }
 
-    fn u8(&mut self) -> Option<u8> {
+    /// One byte.
+    pub fn u8(&mut self) -> Option<u8> {
         self.take(1).map(|b| b[0])
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    /// Four.
+    pub fn u32(&mut self) -> Option<u32> {
         self.take(4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    /// Eight.
+    pub fn u64(&mut self) -> Option<u64> {
         self.take(8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes)
     }
 }
@@ -268,7 +305,7 @@ impl<'a> Input<'a> {
 mod tests {
     use super::*;
     use crate::own::OwnWrite;
-    use crate::schema::{ColumnDef, Schema};
+    use crate::schema::{ColumnDef, Lane, Schema};
     use proptest::prelude::*;
 
     fn layout() -> Arc<RowLayout> {
@@ -313,7 +350,7 @@ mod tests {
                 LoggedWrite::Put(row) => rows.push(row.to_vec()),
                 LoggedWrite::Rows(many) => for_each_row(many, layout, &mut |row| rows.push(row.to_vec()))?,
                 LoggedWrite::Delete(key) => deletes.push(key.to_vec()),
-                LoggedWrite::Horizon(_) | LoggedWrite::Floors(_) => return None,
+                LoggedWrite::Kept(_) | LoggedWrite::Horizon(_) | LoggedWrite::Floors(_) => return None,
             }
         }
         Some((rows, deletes))

@@ -278,6 +278,8 @@ fn prepared_of(
                 LoggedWrite::Delete(key) => {
                     own.put(Key::from_slice(key), OwnWrite { row: None, expects_absent: None });
                 }
+                // A prepare record leans on nothing.
+                LoggedWrite::Kept(_) => return None,
                 LoggedWrite::Horizon(_) | LoggedWrite::Floors(_) => crate::ring::restore(table, write)?,
             }
         }

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::horizon::Position;
 use crate::live::LiveSegment;
+use crate::log_base;
 use crate::log_record::{self, LoggedTable, LoggedWrite, Record};
 use crate::manifest::Manifest;
 use crate::manifest::edit::{Edit, State};
@@ -65,6 +66,8 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
         }
         Ok(())
     })?;
+    // The commits to come begin anew.
+    tables.by_id.values().for_each(|table| table.log_bases.lock().forget());
     let unrefreshed = |tables: &Tables| {
         for (id, entry) in &state.tables {
             tables.by_id.get(id).iter().for_each(|table| {
@@ -211,13 +214,23 @@ fn remove_unused(fs: &dyn Fs, dir: &Path, used: &BTreeSet<SegmentId>) -> Result<
 fn replay(tables: &Tables, seq: u64, lsn: Lsn, logged: &LoggedTable<'_>) -> Option<()> {
     // Dropped since.
     let Some(table) = tables.by_id.get(&logged.table) else { return Some(()) };
+    let layout = table.layout();
+    let is_known = layout.schema().version == logged.schema_version;
+    let read_kept = |bytes: &[u8]| log_base::decode(bytes, &layout, &mut table.log_bases.lock(), (seq, lsn));
     if seq <= table.flushed_seq.load(Ordering::Relaxed) {
+        // What is not in segments may lean on it. What it leans on itself may be gone.
+        for write in logged.writes.iter().filter(|_| is_known) {
+            if let LoggedWrite::Kept(bytes) = write {
+                read_kept(bytes);
+            }
+        }
         return Some(());
     }
-    let layout = table.layout();
-    if layout.schema().version != logged.schema_version {
+    if !is_known {
         return None;
     }
+    // The record ends at `lsn`; keeping the log from a little before it keeps the record.
+    let mut start = lsn.0.saturating_sub(1);
     let mut writes: Vec<(Key, Option<Box<[u8]>>)> = Vec::with_capacity(logged.writes.len());
     for write in &logged.writes {
         let mut put = |row: &[u8]| {
@@ -229,12 +242,16 @@ fn replay(tables: &Tables, seq: u64, lsn: Lsn, logged: &LoggedTable<'_>) -> Opti
         match write {
             LoggedWrite::Put(row) => layout.check(row).then(|| put(row))?,
             LoggedWrite::Rows(rows) => log_record::for_each_row(rows, &layout, &mut put)?,
+            LoggedWrite::Kept(bytes) => {
+                let (columns, from) = read_kept(bytes)?;
+                start = start.min(from);
+                log_base::for_each_row(&columns, &layout, &mut put);
+            }
             LoggedWrite::Delete(key) => writes.push((Key::from_slice(key), None)),
             LoggedWrite::Horizon(_) | LoggedWrite::Floors(_) => crate::ring::restore(table, write)?,
         }
     }
-    // The record ends at `lsn`; keeping the log from a little before it keeps the record.
-    table.version().active.apply(seq, lsn.0.saturating_sub(1), &[], writes.into_iter());
+    table.version().active.apply(seq, start, &[], writes.into_iter());
     table.last_commit_seq.fetch_max(seq, Ordering::Relaxed);
     *table.newest.lock() = Newest::new(false);
     Some(())

@@ -19,6 +19,7 @@ use crate::index::Index;
 use crate::key;
 use crate::limits;
 use crate::live::LiveSegment;
+use crate::log_base::Bases;
 use crate::manifest::edit::{ChunkSpan, Edit, TableId};
 use crate::memtable::{KeyRef, RowCollector, Versions};
 use crate::newest::{Newest, Short};
@@ -61,6 +62,8 @@ pub struct Table {
     pub(crate) readable_from: AtomicU64,
     /// Sequence number of the newest commit that wrote to the table, applied or not.
     pub(crate) last_commit_seq: AtomicU64,
+    /// What records of the log may lean on. Changed only by whoever holds the commit queue, or at the start.
+    pub(crate) log_bases: Mutex<Bases>,
     /// Commits up to here are in segments, or were truncated.
     pub(crate) flushed_seq: AtomicU64,
     /// Held by whoever flushes, merges, truncates or drops.

@@ -42,13 +42,20 @@ const GONE: u64 = u64::MAX;
 
 fn script() -> Vec<Step> {
     let rows = |from: u64, count: u64| (from..from + count).map(|i| (i % 3, i, i * 7)).collect::<Vec<_>>();
+    // Enough to be logged as differences to the poll before.
+    let poll =
+        |time: u64| (10..30).map(|series| (series, time, series * 1000 + time * series % 17)).collect::<Vec<_>>();
     vec![
         Step::Create("db/a"),
         Step::Commit(vec![("db/a", rows(0, 5))]),
         Step::Create("db/b"),
         Step::Commit(vec![("db/a", rows(5, 2)), ("db/b", rows(0, 3))]),
+        Step::Commit(vec![("db/b", poll(1))]),
+        Step::Commit(vec![("db/a", poll(1)), ("db/b", poll(2))]),
         Step::Bulk("db/a", rows(100, 60)),
         Step::Flush("db/a"),
+        Step::Commit(vec![("db/a", poll(2)), ("db/b", poll(3))]),
+        Step::Commit(vec![("db/a", poll(3))]),
         Step::Commit(vec![("db/a", vec![(1, 4, GONE), (2, 5, 1), (0, 300, 2)])]),
         Step::Flush("db/a"),
         Step::Alter("db/a"),
@@ -56,6 +63,9 @@ fn script() -> Vec<Step> {
         Step::Commit(vec![("db/b", vec![(0, 0, GONE), (9, 9, 9)])]),
         Step::Rename("db/b", "db/c"),
         Step::Commit(vec![("db/c", rows(40, 4)), ("db/a", rows(400, 2))]),
+        Step::Commit(vec![("db/c", poll(4)), ("db/a", poll(4))]),
+        Step::Flush("db/c"),
+        Step::Commit(vec![("db/c", poll(5)), ("db/a", poll(5))]),
         Step::Commit(vec![("db/c", rows(50, 1))]),
         Step::Alter("db/c"),
         Step::Commit(vec![("db/c", vec![(0, 50, GONE), (7, 7, 7)])]),

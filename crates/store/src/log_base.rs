@@ -1,0 +1,495 @@
+//! Rows in the log as differences to those of an earlier commit that wrote to the same series.
+//!
+//! Who polls devices writes the same series again and again in commits of the same make-up. What such a commit wrote last is
+//! kept for each table as long as its memtable is, and the next record with the same series holds differences: a walk
+//! takes half of the bits. Bytes are specified in `docs/format.md`, section "Rows that others lean on".
+//!
+//! What is kept is a function of the log alone: a record says what it leans on, and whether all others are forgotten with
+//! it. Nothing leans on a record that is not with the operating system, because a full disk may still refuse it; and
+//! whoever leans on an older record keeps the log from the beginning of the chain on (`start`).
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use rrd_codec::{Column, Values};
+
+use crate::log_record::{Input, push_varint};
+use crate::row::RowLayout;
+use crate::schema::{ColumnDef, Lane};
+use crate::wal::Lsn;
+
+/// More rows of a commit are not kept: they are many enough to be packed well without.
+const MOST_ROWS: usize = 4096;
+
+/// Rows that are kept of a table.
+const ROWS_KEPT: usize = 1 << 17;
+
+/// Flag of a record with which all others are forgotten.
+const FORGET: u8 = 1;
+
+/// How a column is written.
+const PLAIN: u8 = 0;
+const SAME: u8 = 1;
+const DIFFERENCES: u8 = 2;
+const DECIMALS: u8 = 3;
+
+/// Rows of a record that others may lean on.
+#[derive(Clone)]
+pub struct Base {
+    /// Number of its commit.
+    pub seq: u64,
+    /// Where its record ends.
+    pub end: Lsn,
+    /// What it leans on itself begins here, or it does.
+    pub start: u64,
+    schema_version: u32,
+    columns: Arc<Vec<Column>>,
+}
+
+/// The newest such rows of each group of series of a table.
+#[derive(Default)]
+pub struct Bases {
+    by_group: HashMap<u64, Base>,
+    group_of: HashMap<u64, u64>,
+    rows: usize,
+}
+
+/// Rows that a commit is about to write so that others may lean on them.
+pub struct Kept {
+    group: u64,
+    /// What they lean on, and where that begins.
+    on: Option<(u64, u64)>,
+    schema_version: u32,
+    columns: Arc<Vec<Column>>,
+}
+
+impl Bases {
+    /// The newest rows of the series that `kept` writes to, if those are the same in the same order.
+    fn find(&self, kept: &Kept, layout: &RowLayout) -> Option<&Base> {
+        let base = self.by_group.get(&kept.group).filter(|base| base.schema_version == kept.schema_version)?;
+        let is_same = series_columns(layout).all(|c| base.columns[c] == kept.columns[c]);
+        (is_same && base.columns[0].rows() == kept.columns[0].rows()).then_some(base)
+    }
+
+    /// Whether what some rows lean on is still the newest of its group.
+    pub fn still_has(&self, kept: &Kept) -> bool {
+        kept.on.is_none_or(|(seq, _)| self.by_group.get(&kept.group).is_some_and(|base| base.seq == seq))
+    }
+
+    /// Whether all others are forgotten with these rows.
+    pub fn forgets_with(&self, kept: &Kept) -> bool {
+        self.by_group.is_empty() || self.rows + kept.columns[0].rows() > ROWS_KEPT
+    }
+
+    /// Keeps rows that are in the log now.
+    pub fn keep(&mut self, kept: Kept, forgets: bool, seq: u64, end: Lsn, start: u64) {
+        if forgets {
+            self.forget();
+        }
+        let start = kept.on.map_or(start, |(_, start)| start);
+        let base = Base { seq, end, start, schema_version: kept.schema_version, columns: kept.columns };
+        self.rows += base.columns[0].rows();
+        self.group_of.insert(seq, kept.group);
+        if let Some(before) = self.by_group.insert(kept.group, base) {
+            self.rows -= before.columns[0].rows();
+            self.group_of.remove(&before.seq);
+        }
+    }
+
+    /// Nothing leans on what was before.
+    pub fn forget(&mut self) {
+        *self = Bases::default();
+    }
+}
+
+impl Kept {
+    /// Where the log has to be kept from, for what the rows lean on.
+    pub fn start(&self) -> Option<u64> {
+        self.on.map(|(_, start)| start)
+    }
+}
+
+/// Writes rows that others may lean on; `None` if nobody will. `may_lean` says whether one may lean on rows that are kept.
+pub fn encode(
+    rows: &[&[u8]],
+    layout: &RowLayout,
+    bases: &parking_lot::Mutex<Bases>,
+    may_lean: impl Fn(&Base) -> bool,
+) -> Option<(Vec<u8>, Kept)> {
+    if rows.len() > MOST_ROWS || series_columns(layout).next().is_none() {
+        return None;
+    }
+    let columns = layout.gather_all(rows);
+    let schema_version = layout.schema().version;
+    let mut kept = Kept { group: group_of(&columns, layout), on: None, schema_version, columns: Arc::new(columns) };
+    let base = bases.lock().find(&kept, layout).cloned().filter(may_lean);
+    kept.on = base.as_ref().map(|base| (base.seq, base.start));
+    let mut out = vec![0];
+    out.extend_from_slice(&(rows.len() as u32).to_le_bytes());
+    out.extend_from_slice(&base.as_ref().map_or(0, |base| base.seq).to_le_bytes());
+    let mut encoders = layout.take_log_encoders();
+    let mut block = Vec::new();
+    for (c, (column, encoder)) in kept.columns.iter().zip(&mut encoders).enumerate() {
+        let differences = base.as_ref().and_then(|base| differences(column, &base.columns[c]));
+        block.clear();
+        match differences {
+            Some(Differences::None) => {
+                out.push(SAME);
+                continue;
+            }
+            Some(Differences::Of { exponent, values }) => {
+                match exponent {
+                    None => out.push(DIFFERENCES),
+                    Some(exponent) => out.extend_from_slice(&[DECIMALS, exponent]),
+                }
+                encoder.encode(&Column { values: Values::Int(values), nulls: None }, &mut block);
+            }
+            None => {
+                out.push(PLAIN);
+                encoder.encode(column, &mut block);
+            }
+        }
+        push_varint(&mut out, block.len() as u64);
+        out.extend_from_slice(&block);
+    }
+    layout.give_log_encoders_back(encoders);
+    Some((out, kept))
+}
+
+/// Says in what [`encode`] wrote that all others are forgotten with it.
+pub fn set_forgets(encoded: &mut [u8]) {
+    if let Some(flags) = encoded.first_mut() {
+        *flags |= FORGET;
+    }
+}
+
+/// Reads what [`encode`] wrote for commit `seq`, whose record ends at `end`, and keeps it. Gives the columns and where the
+/// log has to be kept from; `None` if the bytes make no sense, or what they lean on is not there.
+pub fn decode(
+    bytes: &[u8],
+    layout: &RowLayout,
+    bases: &mut Bases,
+    (seq, end): (u64, Lsn),
+) -> Option<(Arc<Vec<Column>>, u64)> {
+    let mut input = Input(bytes);
+    let flags = input.u8()?;
+    let rows = usize::try_from(input.u32()?).ok()?;
+    let on = input.u64()?;
+    if flags & !FORGET != 0 || rows == 0 || rows > MOST_ROWS {
+        return None;
+    }
+    let base = match on {
+        0 => None,
+        on => Some(bases.by_group.get(bases.group_of.get(&on)?)?),
+    };
+    let schema_version = layout.schema().version;
+    if base.is_some_and(|base| base.columns[0].rows() != rows || base.schema_version != schema_version) {
+        return None;
+    }
+    let mut columns = Vec::with_capacity(layout.schema().columns.len());
+    for (c, def) in layout.schema().columns.iter().enumerate() {
+        let before = base.map(|base| &base.columns[c]);
+        let column = decode_column(&mut input, def, before, rows)?;
+        columns.push(column);
+    }
+    input.0.is_empty().then_some(())?;
+    let on = base.map(|base| (base.seq, base.start));
+    let kept = Kept { group: group_of(&columns, layout), on, schema_version, columns: Arc::new(columns) };
+    let columns = kept.columns.clone();
+    // A little before its end is within the record.
+    let start = kept.start().unwrap_or(end.0.saturating_sub(1));
+    bases.keep(kept, flags & FORGET != 0, seq, end, start);
+    Some((columns, start))
+}
+
+fn decode_column(input: &mut Input<'_>, def: &ColumnDef, before: Option<&Column>, rows: usize) -> Option<Column> {
+    let column = match input.u8()? {
+        PLAIN => rrd_codec::decode(input.block()?, def.lane.kind(), rows).ok()?,
+        SAME => before?.clone(),
+        DIFFERENCES => {
+            let Values::Int(before) = without_nulls(before?)? else { return None };
+            let sums = before.iter().zip(numbers(input.block()?, rows)?).map(|(v, d)| v.wrapping_add(unzigzag(d)));
+            Column { values: Values::Int(sums.collect()), nulls: None }
+        }
+        DECIMALS => {
+            let power = power(input.u8()?)?;
+            let Values::F64(before) = without_nulls(before?)? else { return None };
+            let float = |(v, d): (&u64, u64)| {
+                let digits = digits(*v, power)?.wrapping_add(unzigzag(d) as i64);
+                (digits.unsigned_abs() < LARGEST).then(|| (digits as f64 / power).to_bits())
+            };
+            let floats: Option<Vec<u64>> = before.iter().zip(numbers(input.block()?, rows)?).map(float).collect();
+            Column { values: Values::F64(floats?), nulls: None }
+        }
+        _ => return None,
+    };
+    fits(def, &column).then_some(column)
+}
+
+/// Whether values are some of a column.
+pub fn fits(def: &ColumnDef, column: &Column) -> bool {
+    let is_narrow = match (&column.values, def.lane) {
+        (Values::Int(values), Lane::Int { width }) if width < 8 => values.iter().all(|v| v >> (8 * width) == 0),
+        _ => true,
+    };
+    is_narrow && (def.nullable || column.nulls.is_none())
+}
+
+/// Rows of decoded columns, one after the other.
+pub fn for_each_row(columns: &[Column], layout: &RowLayout, take: &mut dyn FnMut(&[u8])) {
+    let mut row = Vec::new();
+    for i in 0..columns.first().map_or(0, Column::rows) {
+        row.clear();
+        layout.push_row_of_columns(|c| &columns[c], i, &mut row);
+        take(&row);
+    }
+}
+
+fn numbers(block: &[u8], rows: usize) -> Option<Vec<u64>> {
+    match rrd_codec::decode(block, rrd_codec::Kind::Int, rows).ok()? {
+        Column { values: Values::Int(values), nulls: None } => Some(values),
+        _ => None,
+    }
+}
+
+fn without_nulls(column: &Column) -> Option<&Values> {
+    column.nulls.is_none().then_some(&column.values)
+}
+
+/// The columns that say of which series a row is: those of the key but for the time.
+fn series_columns(layout: &RowLayout) -> impl Iterator<Item = usize> {
+    let schema = layout.schema();
+    let time = schema.time.as_ref().map(|time| time.column as usize);
+    schema.key.iter().map(|&c| c as usize).filter(move |c| time.is_some_and(|time| time != *c))
+}
+
+fn group_of(columns: &[Column], layout: &RowLayout) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for c in series_columns(layout) {
+        match &columns[c].values {
+            Values::Int(values) | Values::F64(values) => values.hash(&mut hasher),
+            Values::F32(values) => values.hash(&mut hasher),
+            Values::Bytes(values) => (0..values.len()).for_each(|i| values.get(i).hash(&mut hasher)),
+        }
+    }
+    hasher.finish()
+}
+
+/// How a column differs from that of an earlier record.
+enum Differences {
+    None,
+    /// Zigzagged, of numbers or of the digits of decimals.
+    Of {
+        exponent: Option<u8>,
+        values: Vec<u64>,
+    },
+}
+
+/// The differences of a column; `None` if it takes less room as it is.
+fn differences(now: &Column, before: &Column) -> Option<Differences> {
+    if now == before {
+        return Some(Differences::None);
+    }
+    match (without_nulls(now)?, without_nulls(before)?) {
+        (Values::Int(now), Values::Int(before)) => {
+            let pairs = || now.iter().zip(before).map(|(now, before)| (*now as i64, *before as i64));
+            worth_while(pairs, None)
+        }
+        (Values::F64(now), Values::F64(before)) => {
+            let (exponent, power) = common_power(now, before)?;
+            let all = |floats: &[u64]| floats.iter().map(|v| digits(*v, power)).collect::<Option<Vec<i64>>>();
+            let (now, before) = (all(now)?, all(before)?);
+            worth_while(|| now.iter().copied().zip(before.iter().copied()), Some(exponent))
+        }
+        _ => None,
+    }
+}
+
+/// Differences of pairs, if they are shorter than what packs the first of each.
+fn worth_while<I: Iterator<Item = (i64, i64)>>(pairs: impl Fn() -> I, exponent: Option<u8>) -> Option<Differences> {
+    let values: Vec<u64> = pairs().map(|(now, before)| zigzag(now.wrapping_sub(before) as u64)).collect();
+    let (low, high) = pairs().fold((i64::MAX, i64::MIN), |(low, high), (now, _)| (low.min(now), high.max(now)));
+    let bits = |value: u64| u64::from(u64::BITS - value.leading_zeros());
+    let range = bits(high.wrapping_sub(low) as u64);
+    let is_constant = values.windows(2).all(|pair| pair[0] == pair[1]);
+    // The patches of a few long ones pay for packing the others in about as many bits as most of them have.
+    let mean = values.iter().map(|&value| bits(value)).sum::<u64>() / values.len().max(1) as u64;
+    (range > 0 && (is_constant || mean + 2 < range)).then_some(Differences::Of { exponent, values })
+}
+
+/// The lowest power of ten that makes integers of all floats.
+fn common_power(now: &[u64], before: &[u64]) -> Option<(u8, f64)> {
+    let mut exponent = 0;
+    for float in now.iter().chain(before) {
+        while digits(*float, power(exponent)?).is_none() {
+            exponent += 1;
+        }
+    }
+    Some((exponent, power(exponent)?))
+}
+
+/// Powers of ten that floats of readings are multiples of, upside down. All are exact.
+fn power(exponent: u8) -> Option<f64> {
+    const POWERS: [f64; 10] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
+    POWERS.get(usize::from(exponent)).copied()
+}
+
+/// Digits are below this: 2^51. Floats of them, and of sums of two, are exact.
+const LARGEST: u64 = 1 << 51;
+
+/// The digits of a decimal fraction that give it back bit by bit.
+fn digits(float: u64, power: f64) -> Option<i64> {
+    /// Adding it rounds a double to an integer: 1.5 * 2^52.
+    const ROUND: f64 = 6_755_399_441_055_744.0;
+    let scaled = f64::from_bits(float) * power;
+    let rounded = scaled + ROUND - ROUND;
+    let is_small = scaled.abs() < LARGEST as f64 && rounded.abs() < LARGEST as f64;
+    let is_exact = is_small && (rounded / power).to_bits() == float;
+    is_exact.then_some(rounded as i64)
+}
+
+fn zigzag(value: u64) -> u64 {
+    value << 1 ^ ((value as i64) >> 63) as u64
+}
+
+fn unzigzag(value: u64) -> u64 {
+    value >> 1 ^ (value & 1).wrapping_neg()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use parking_lot::Mutex;
+    use proptest::prelude::*;
+
+    fn layout() -> RowLayout {
+        let text = r#"{"version": 1, "columns": [
+            {"id": 0, "name": "ts", "lane": {"int": {"width": 4}}, "nullable": false},
+            {"id": 1, "name": "series", "lane": {"int": {"width": 4}}, "nullable": false},
+            {"id": 2, "name": "a", "lane": "f64", "nullable": true},
+            {"id": 3, "name": "b", "lane": {"int": {"width": 8}}, "nullable": true},
+            {"id": 4, "name": "c", "lane": "f32", "nullable": false},
+            {"id": 5, "name": "d", "lane": "bytes", "nullable": true}],
+            "key": [1, 0], "time": {"column": 0, "unit": "s"}, "indexes": []}"#;
+        RowLayout::new(Arc::new(serde_json::from_str(text).unwrap()))
+    }
+
+    type Cells = (Option<f64>, Option<u64>, Option<Vec<u8>>);
+
+    fn rows_of(layout: &RowLayout, time: u64, cells: &[Cells]) -> Vec<Vec<u8>> {
+        let row = |(series, (a, b, d)): (u64, &Cells)| {
+            let mut row = Vec::new();
+            let mut writer = layout.writer(&mut row);
+            writer.set_int(0, time);
+            writer.set_int(1, series);
+            match a {
+                Some(a) => writer.set_f64_bits(2, a.to_bits()),
+                None => writer.set_null(2),
+            }
+            match b {
+                Some(b) => writer.set_int(3, *b),
+                None => writer.set_null(3),
+            }
+            writer.set_f32_bits(4, 1.5f32.to_bits());
+            match d {
+                Some(d) => writer.push_bytes(5, d),
+                None => writer.set_null(5),
+            }
+            writer.finish();
+            row
+        };
+        (0..).zip(cells).map(row).collect()
+    }
+
+    fn cells() -> impl Strategy<Value = Cells> {
+        let decimal = || (0i32..17_000).prop_map(|v| f64::from(v) / 100.0);
+        let odd = prop_oneof![
+            Just(-0.0),
+            Just(f64::NAN),
+            Just(f64::INFINITY),
+            Just(2_251_799_813_685_247.5),
+            Just(-2_251_799_813_685_248.0),
+            Just(0.1 + 0.2),
+            any::<f64>()
+        ];
+        let a = prop_oneof![60 => decimal(), 1 => odd];
+        let b = prop_oneof![20 => 0u64..1000, 1 => any::<u64>()];
+        (
+            prop::option::weighted(0.98, a),
+            prop::option::weighted(0.98, b),
+            prop::option::weighted(0.9, prop::collection::vec(0u8..3, 0..3)),
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn rows_come_back_from_differences_and_no_bytes_panic(
+            polls in (1usize..40).prop_flat_map(|n| prop::collection::vec(prop::collection::vec(cells(), n), 1..5)),
+            (at, flip) in (any::<prop::sample::Index>(), 1u8..),
+        ) {
+            let layout = layout();
+            let bases = Mutex::new(Bases::default());
+            let mut replayed = Bases::default();
+            for (seq, cells) in (1u64..).zip(&polls) {
+                let rows = rows_of(&layout, 1000 + seq * 60, cells);
+                let slices: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+                let (mut bytes, kept) = encode(&slices, &layout, &bases, |_| true).unwrap();
+                prop_assert_eq!(kept.start(), (seq > 1).then_some(100));
+                let forgets = bases.lock().forgets_with(&kept);
+                prop_assert_eq!(forgets, seq == 1);
+                if forgets {
+                    set_forgets(&mut bytes);
+                }
+                prop_assert!(bases.lock().still_has(&kept));
+                bases.lock().keep(kept, forgets, seq, Lsn(seq * 100 + 1), seq * 100);
+                let mut damaged = bytes.clone();
+                let at = at.index(damaged.len());
+                damaged[at] ^= flip;
+                let again = || {
+                    let mut again = Bases::default();
+                    again.by_group.clone_from(&replayed.by_group);
+                    again.group_of.clone_from(&replayed.group_of);
+                    again.rows = replayed.rows;
+                    again
+                };
+                decode(&damaged, &layout, &mut again(), (seq, Lsn(seq * 100 + 1)));
+                for len in 0..bytes.len() {
+                    prop_assert!(decode(&bytes[..len], &layout, &mut again(), (seq, Lsn(1))).is_none());
+                }
+                let (columns, start) = decode(&bytes, &layout, &mut replayed, (seq, Lsn(seq * 100 + 1))).unwrap();
+                prop_assert_eq!(start, 100);
+                let mut found = Vec::new();
+                for_each_row(&columns, &layout, &mut |row| found.push(row.to_vec()));
+                prop_assert_eq!(found, rows);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_leans_on_what_may_not_be_there() {
+        let layout = layout();
+        let bases = Mutex::new(Bases::default());
+        let poll = |seq: u64, may: bool| {
+            let rows = rows_of(&layout, seq, &vec![(Some(1.5), Some(seq), None); 20]);
+            let slices: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+            encode(&slices, &layout, &bases, |_| may).unwrap()
+        };
+        let (first, kept) = poll(1, true);
+        bases.lock().keep(kept, true, 1, Lsn(10), 0);
+        assert!(
+            decode(&poll(2, true).0, &layout, &mut Bases::default(), (2, Lsn(20))).is_none(),
+            "its base is missing"
+        );
+        assert!(decode(&poll(2, false).0, &layout, &mut Bases::default(), (2, Lsn(20))).is_some());
+        let (_, leaning) = poll(2, true);
+        let (_, faster) = poll(3, true);
+        bases.lock().keep(faster, false, 2, Lsn(20), 10);
+        assert!(!bases.lock().still_has(&leaning), "another one was faster");
+        bases.lock().forget();
+        assert!(!bases.lock().still_has(&leaning));
+        assert_eq!(poll(4, true).1.start(), None);
+        assert!(decode(&first, &layout, &mut Bases::default(), (1, Lsn(10))).is_some());
+    }
+}
