@@ -39,6 +39,8 @@ pub(crate) struct CommitQueue {
     pub pending: VecDeque<Arc<Pending>>,
     /// Waiting for their coordinator.
     pub prepared: Vec<Arc<Prepared>>,
+    /// Records that begin before may be gone with their log file.
+    pub log_kept_from: Lsn,
 }
 
 /// What a commit in the queue writes to a table.
@@ -244,9 +246,13 @@ impl Engine {
         let pending = {
             let mut queue = self.commit_queue.lock();
             let has_changed = self.check_inserts(&queue, txn, Resolve::Silently)?;
-            if has_changed || !kept.iter().all(|k| k.table.log_bases.lock().still_has(&k.rows)) {
+            let may_lean = |k: &KeptRows<'_>| {
+                let is_in_log = k.rows.start().is_none_or(|start| start >= queue.log_kept_from.0);
+                is_in_log && k.table.log_bases.lock().still_has(&k.rows)
+            };
+            if has_changed || !kept.iter().all(may_lean) {
                 // Rows that another transaction was faster to insert were taken out (INSERT IGNORE), or what the record leans
-                // on is not the newest of its series any more.
+                // on is not the newest of its series any more, or may be removed.
                 kept.clear();
                 body = log_record::encode(&log_parts(&tables));
             }

@@ -144,6 +144,7 @@ impl Engine {
                 next_seq: parts.next_seq,
                 pending: Default::default(),
                 prepared: parts.prepared,
+                log_kept_from: Default::default(),
             }),
             commit_gate: RwLock::new(()),
             backup_turn: Mutex::new(()),

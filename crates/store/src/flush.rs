@@ -178,7 +178,7 @@ impl Engine {
     pub(crate) fn trim_log(&self) -> Result<()> {
         let keep_from = {
             let _turn = self.apply_turn.lock();
-            let queue = self.commit_queue.lock();
+            let mut queue = self.commit_queue.lock();
             // Not always the first: what leans on an older record needs the log from there on.
             let mut keep = queue.pending.iter().map(|p| p.start_lsn).min().unwrap_or_else(|| self.wal.position());
             keep = keep.min(Engine::prepared_start(&queue));
@@ -187,6 +187,7 @@ impl Engine {
                 keep = keep.min(Lsn(first));
                 first != u64::MAX
             });
+            queue.log_kept_from = keep.max(queue.log_kept_from);
             keep
         };
         self.wal.truncate(keep_from)
