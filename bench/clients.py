@@ -8,6 +8,7 @@ import os
 import statistics
 import subprocess
 import sys
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -60,6 +61,23 @@ def query(server, statements, runs, budget_ms, answers=None):
     command = [build("query_client"), server.socket, runs, budget_ms] + ([answers] if answers else [])
     text = "".join(" ".join(statement.split()) + "\n" for statement in statements)
     return [[float(word) / 1000 for word in line.split()] for line in call(command, "queries", text).splitlines()]
+
+
+@contextmanager
+def on_one_core(server):
+    """The server and what is started here share a core meanwhile. Small reads would measure otherwise how long the other core,
+    or a virtual machine's idea of it, takes to wake up: four times as long as the read, or not at all, as the scheduler likes."""
+    def keep_to(cores):
+        for thread in [0, *(int(task.name) for task in Path(f"/proc/{server.pid()}/task").iterdir())]:
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(thread, cores)
+
+    cores = os.sched_getaffinity(0)
+    keep_to({min(cores)})
+    try:
+        yield
+    finally:
+        keep_to(cores)
 
 
 def rows_of(file):
