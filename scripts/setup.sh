@@ -27,8 +27,9 @@ mariadb_packages() { sed -nE "s/^($marks) //p" scripts/packages.txt; }
 # Upstream's number in a Debian version: 1:10.11.18-0+deb12u1 -> 10.11.18
 upstream() { local v=${1#*:}; printf '%s\n' "${v%%-*}"; }
 
+# Nothing for a package that is not there (dpkg-query calls one that it never heard of an error).
 installed_version() {
-    dpkg-query -W -f '${db:Status-Abbrev}${Version}\n' "$1" 2>/dev/null | sed -n 's/^ii //p'
+    { dpkg-query -W -f '${db:Status-Abbrev}${Version}\n' "$1" 2>/dev/null || true; } | sed -n 's/^ii //p'
 }
 
 # Every wanted package is there, those of MariaDB all in version $1.
