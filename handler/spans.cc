@@ -266,7 +266,7 @@ bool Spans_finder::find_from_unixtime(Item_func *function, longlong unit, bool i
   Item *seconds= function->arguments()[0]->real_item();
   longlong divisor= 1, offset, width;
   bool is_cut= false;
-  if (seconds->type() == Item::FUNC_ITEM && !strcmp(static_cast<Item_func *>(seconds)->func_name(), "/"))
+  if (rrd_is_division(seconds))
   {
     Item **arguments= static_cast<Item_func *>(seconds)->arguments();
     if (!arguments[1]->const_item() || arguments[1]->cmp_type() != INT_RESULT ||
@@ -404,10 +404,9 @@ bool Spans_finder::find_epoch_steps(Item_func *function)
   Item **arguments= function->arguments();
   if (!strcmp(name, "floor"))
   {
-    Item *real= arguments[0]->real_item();
-    if (real->type() != Item::FUNC_ITEM || strcmp(static_cast<Item_func *>(real)->func_name(), "/"))
+    if (!rrd_is_division(arguments[0]))
       return false;
-    arguments= static_cast<Item_func *>(real)->arguments();
+    arguments= static_cast<Item_func *>(arguments[0]->real_item())->arguments();
   }
   else if (!strcmp(name, "-") && function->argument_count() == 2)
   {

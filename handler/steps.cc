@@ -66,7 +66,7 @@ static bool integer_constant(Item *item, longlong *value)
   return !item->null_value && *value >= 0;
 }
 
-static bool is_division(Item *item)
+bool rrd_is_division(Item *item)
 {
   Item *real= item->real_item();
   return real->type() == Item::FUNC_ITEM && !strcmp(static_cast<Item_func *>(real)->func_name(), "/");
@@ -177,7 +177,7 @@ bool Steps_finder::find_rounded(Item *argument, bool to_nearest, Rrd_steps *step
 {
   Item *real= argument->real_item();
   longlong divisor;
-  if (is_division(real))
+  if (rrd_is_division(real))
   {
     Item **arguments= static_cast<Item_func *>(real)->arguments();
     if (!integer_constant(arguments[1], &divisor) || divisor < 1 || divisor > max_divisor ||
@@ -255,7 +255,7 @@ bool Steps_finder::find_function(Item_func *function, Rrd_steps *steps)
     return integer_constant(arguments[1], &number) && number == 0 && find_rounded(arguments[0], true, steps);
   if (count >= 2 && !strcmp(name, "time_bucket"))
     return find_time_bucket(function, steps);
-  if (count == 1 && !strcmp(name, "cast_as_signed") && is_division(arguments[0]))
+  if (count == 1 && !strcmp(name, "cast_as_signed") && rrd_is_division(arguments[0]))
     return find_rounded(arguments[0], true, steps) && steps->value_at(m_known.bounds_of(steps->field).high) <= LONGLONG_MAX;
   if (count == 1 && !strcmp(name, "cast_as_signed"))
     return find(arguments[0], steps) && !steps->has_fraction &&

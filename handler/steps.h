@@ -53,6 +53,9 @@ Rrd_bounds rrd_bounds_of_type(const Field *field);
 /* The field of `table` that an item is; null if it is something else. */
 Field *rrd_field_of(Item *item, const TABLE *table);
 
+/* Whether an item is `x / y`. */
+bool rrd_is_division(Item *item);
+
 /* Whether an item is such an expression of a column of `table`. */
 bool rrd_find_steps(THD *thd, Item *item, const TABLE *table, const Rrd_known_bounds &known, Rrd_steps *steps);
 

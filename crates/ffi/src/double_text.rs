@@ -50,19 +50,7 @@ pub fn write(value: f64, out: &mut [u8; MAX_BYTES]) -> usize {
         text.push(b'.');
         text.put(&digits[1..]);
     }
-    text.push(b'e');
-    let exponent = point - 1;
-    if exponent < 0 {
-        text.push(b'-');
-    }
-    let mut power = 100;
-    while power > 1 && exponent.abs() < power {
-        power /= 10;
-    }
-    while power > 0 {
-        text.push(b'0' + (exponent.abs() / power % 10) as u8);
-        power /= 10;
-    }
+    text.put(format!("e{}", point - 1).as_bytes());
     text.length
 }
 

@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 use std::ops::{Deref, Range};
+use std::sync::OnceLock;
 
 use crate::bulk::Run;
 use crate::newest::Short;
@@ -54,13 +55,22 @@ pub struct Batch {
     row_len: Option<usize>,
     /// Else: where each ends.
     ends: Vec<usize>,
+    /// See [`Batch::times`].
+    times: OnceLock<Option<(u64, u64)>>,
 }
 
 impl Batch {
     /// No rows, but room for some. The layout must have packed keys.
     fn with_room(key_len: usize, row_len: Option<usize>, rows: usize, bytes: usize) -> Batch {
         let ends = Vec::with_capacity(if row_len.is_none() { rows } else { 0 });
-        Batch { key_len, keys: Vec::with_capacity(rows), bytes: Vec::with_capacity(bytes), row_len, ends }
+        Batch {
+            key_len,
+            keys: Vec::with_capacity(rows),
+            bytes: Vec::with_capacity(bytes),
+            row_len,
+            ends,
+            times: OnceLock::new(),
+        }
     }
 
     /// The rows of a run, in key order; the run again if keys of this layout cannot be packed, or two rows have the same.
@@ -70,7 +80,7 @@ impl Batch {
         // As readings mostly come.
         if keys.windows(2).all(|pair| pair[0] < pair[1]) {
             let (bytes, row_len, ends) = run.into_rows();
-            return Ok(Batch { key_len, keys, bytes, row_len, ends });
+            return Ok(Batch { key_len, keys, bytes, row_len, ends, times: OnceLock::new() });
         }
         let mut places: Vec<(PackedKey, u32)> = keys.into_iter().zip(0..).collect();
         places.sort();
@@ -168,9 +178,12 @@ impl Batch {
 
     /// The smallest and the largest time; 0 without a time column. `None` if there are no rows.
     pub fn times(&self, layout: &RowLayout) -> Option<(u64, u64)> {
-        let times = (0..self.len()).map(|i| layout.time_of_key(&self.key(i)).unwrap_or(0));
-        times
-            .fold(None, |span, time| Some(span.map_or((time, time), |(first, last)| (time.min(first), time.max(last)))))
+        let widen = |span: Option<(u64, u64)>, time: u64| {
+            Some(span.map_or((time, time), |(first, last)| (time.min(first), time.max(last))))
+        };
+        // A commit asks for the ring and for the memtable.
+        let times = || (0..self.len()).map(|i| layout.time_of_key(&self.key(i)).unwrap_or(0)).fold(None, widen);
+        *self.times.get_or_init(times)
     }
 
     /// The rows in key order.

@@ -66,18 +66,7 @@ fn shape(base: &Schema, base_table: u32, def: &IndexDef) -> Shape {
     let mut plan = Vec::new();
     let mut add = |lane, source| {
         let id = columns.len() as u32;
-        columns.push(ColumnDef {
-            id,
-            name: String::new(),
-            lane,
-            nullable: false,
-            hidden: true,
-            options: Vec::new(),
-            initial: None,
-            source: None,
-            number: None,
-            sql_type: String::new(),
-        });
+        columns.push(ColumnDef { name: String::new(), hidden: true, ..ColumnDef::plain(id, lane, false) });
         plan.push(source);
         id as u16
     };
@@ -111,24 +100,11 @@ fn shape(base: &Schema, base_table: u32, def: &IndexDef) -> Shape {
         .time
         .and_then(|t| place_of.get(&t.column).filter(|p| key.contains(p)).map(|&column| TimeColumn { column, ..t }));
     let schema = Schema {
-        version: 1,
-        columns,
-        key,
         time,
-        row_number: None,
         compression: if base.compression == Compression::Small { Compression::Small } else { Compression::Fast },
         chunk_length: base.chunk_length,
-        indexes: Vec::new(),
-        auto_increment: None,
         index_of: Some(IndexOf { table: base_table, index: def.id }),
-        options: Vec::new(),
-        next_column: 0,
-        next_index: 0,
-        ring: Default::default(),
-        tiers: Vec::new(),
-        tier_of: None,
-        step: None,
-        xff: None,
+        ..Schema::plain(columns, key, None)
     };
     Shape { schema, plan, base_key, has_nullable }
 }

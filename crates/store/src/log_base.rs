@@ -14,9 +14,10 @@ use std::sync::Arc;
 
 use rrd_codec::{Column, Values};
 
-use crate::log_record::{Input, push_varint};
+use crate::log_record::Input;
 use crate::row::RowLayout;
 use crate::schema::{ColumnDef, Lane};
+use crate::segment::push_varint;
 use crate::wal::Lsn;
 
 /// More rows of a commit are not kept: they are many enough to be packed well without.
@@ -361,19 +362,21 @@ fn unzigzag(value: u64) -> u64 {
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+    use crate::schema::Schema;
     use parking_lot::Mutex;
     use proptest::prelude::*;
 
     fn layout() -> RowLayout {
-        let text = r#"{"version": 1, "columns": [
-            {"id": 0, "name": "ts", "lane": {"int": {"width": 4}}, "nullable": false},
-            {"id": 1, "name": "series", "lane": {"int": {"width": 4}}, "nullable": false},
-            {"id": 2, "name": "a", "lane": "f64", "nullable": true},
-            {"id": 3, "name": "b", "lane": {"int": {"width": 8}}, "nullable": true},
-            {"id": 4, "name": "c", "lane": "f32", "nullable": false},
-            {"id": 5, "name": "d", "lane": "bytes", "nullable": true}],
-            "key": [1, 0], "time": {"column": 0, "unit": "s"}, "indexes": []}"#;
-        RowLayout::new(Arc::new(serde_json::from_str(text).unwrap()))
+        let columns = [
+            (Lane::Int { width: 4 }, false),
+            (Lane::Int { width: 4 }, false),
+            (Lane::F64, true),
+            (Lane::Int { width: 8 }, true),
+            (Lane::F32, false),
+            (Lane::Bytes, true),
+        ];
+        let columns = (0..).zip(columns).map(|(id, (lane, nullable))| ColumnDef::plain(id, lane, nullable)).collect();
+        RowLayout::new(Arc::new(Schema::plain(columns, vec![1, 0], Some(0))))
     }
 
     type Cells = (Option<f64>, Option<u64>, Option<Vec<u8>>);

@@ -175,15 +175,6 @@ pub fn encode_kept(tables: &[Part], keep: &mut Keep<'_>) -> (Vec<u8>, Vec<usize>
     (out, kept)
 }
 
-/// Seven bits a byte, low ones first.
-pub fn push_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value > 0x7f {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
 fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
     out.extend_from_slice(bytes);

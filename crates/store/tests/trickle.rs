@@ -10,15 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rrd_store::config::FlushLog;
 use rrd_store::fs::Fs;
 use rrd_store::fs::sim::SimFs;
+use rrd_store::schema::{ColumnDef, Lane};
 use rrd_store::{Config, Direction, Engine, OnDuplicate, Result, Schema, Table};
-
-const SCHEMA: &str = r#"{"version": 1, "columns": [
-    {"id": 0, "name": "ts", "lane": {"int": {"width": 4}}, "nullable": false},
-    {"id": 1, "name": "sensor", "lane": {"int": {"width": 4}}, "nullable": false},
-    {"id": 2, "name": "reading", "lane": "f64", "nullable": true},
-    {"id": 3, "name": "count", "lane": {"int": {"width": 8}}, "nullable": false},
-    {"id": 4, "name": "note", "lane": "bytes", "nullable": true}],
-    "key": [1, 0], "time": {"column": 0, "unit": "s"}, "chunk_length": 4096, "indexes": []}"#;
 
 /// Sensor and time to the bytes of the row.
 type Rows = BTreeMap<(u64, u64), Vec<u8>>;
@@ -44,8 +37,10 @@ fn open(fs: &SimFs, mode: FlushLog) -> Result<Arc<Engine>> {
 }
 
 fn create(engine: &Engine) -> Arc<Table> {
-    let schema: Schema = serde_json::from_str(SCHEMA).expect("a schema");
-    engine.create_table("db/t", schema).expect("create");
+    let lanes = [Lane::Int { width: 4 }, Lane::Int { width: 4 }, Lane::F64, Lane::Int { width: 8 }, Lane::Bytes];
+    let column = |(id, lane)| ColumnDef::plain(id, lane, matches!(lane, Lane::F64 | Lane::Bytes));
+    let schema = Schema::plain((0..).zip(lanes).map(column).collect(), vec![1, 0], Some(0));
+    engine.create_table("db/t", Schema { chunk_length: Some(4096), ..schema }).expect("create");
     engine.table("db/t").expect("table")
 }
 

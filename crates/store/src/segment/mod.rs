@@ -18,6 +18,7 @@ mod verify;
 pub mod writer;
 pub mod zone;
 
+pub(crate) use fields::push_varint;
 pub use index::{GroupIndex, SegmentColumn, SegmentIndex, SegmentSchema};
 pub use meta::{SegmentId, SegmentMeta};
 pub use reader::{Held, Segment};

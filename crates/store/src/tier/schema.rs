@@ -217,37 +217,18 @@ pub fn tier_schema(base: &Schema, base_table: u32, def: &TierDef) -> Schema {
     let visible = columns.len();
     columns.extend(hidden);
     columns.extend(unmasked.into_iter().map(|id| ColumnDef {
-        id,
         name: String::new(),
-        lane: Lane::F64,
-        nullable: true,
         hidden: true,
-        options: Vec::new(),
         initial: Some(Initial::Null),
-        sql_type: String::new(),
-        source: None,
-        number: None,
+        ..ColumnDef::plain(id, Lane::F64, true)
     }));
     let place = |at: usize| if at > visible { visible + (usize::MAX - at) } else { at } as u16;
     Schema {
         version: base.version,
-        columns,
-        key: key.into_iter().map(place).collect(),
         time: base.time.map(|t| TimeColumn { column: time_at as u16, ..t }),
-        row_number: None,
         compression: base.compression,
-        chunk_length: None,
-        indexes: Vec::new(),
-        auto_increment: None,
-        index_of: None,
-        options: Vec::new(),
-        next_column: 0,
-        next_index: 0,
-        ring: Default::default(),
-        tiers: Vec::new(),
         tier_of: Some(TierOf { table: base_table, tier: def.id }),
-        step: None,
-        xff: None,
+        ..Schema::plain(columns, key.into_iter().map(place).collect(), None)
     }
 }
 
