@@ -92,36 +92,14 @@ impl Engine {
     pub fn alter_tables(&self, mut changes: Vec<Alteration>) -> Result<()> {
         self.check_writable()?;
         changes.iter().try_for_each(Alteration::check)?;
-        for change in changes.iter().filter(|change| self.is_in_ring_of_bytes(&change.table)) {
-            // With the locks of below no room can be made.
-            self.flush_table(&change.table)?;
-        }
         let tiers_of = |change: &mut Alteration| match change.tiers.take() {
             Some(tiers) => tiers.check_names(self, &change.table).map(|()| tiers),
             None => self.tier_changes(&change.table, &change.schema),
         };
         let mut tiers = changes.iter_mut().map(tiers_of).collect::<Result<Vec<_>>>()?;
         let changes = &changes;
-        let mut alone: Vec<Arc<Table>> = changes.iter().flat_map(Alteration::dropped).collect();
-        alone.extend(tiers.iter().flat_map(TierChanges::tables));
-        alone.extend(changes.iter().map(|change| change.table.clone()));
-        alone.sort_by_key(|table| table.id);
-        let alone: Vec<_> = alone.iter().map(|table| table.maintenance.lock()).collect();
-        loop {
-            for change in changes {
-                self.freeze(&change.table);
-                self.flush_all_frozen(&change.table)?;
-            }
-            for (change, tiers) in changes.iter().zip(&mut tiers) {
-                if !tiers.is_current(&change.table, self.visible_seq.load(Ordering::Acquire)) {
-                    self.build(&change.table, &change.schema, tiers, false, &mut |_, _| true)?;
-                }
-            }
-            if self.set_schemas(changes, &tiers)? {
-                break;
-            }
-        }
-        drop((alone, tiers));
+        while !self.try_alter(changes, &mut tiers)? {}
+        drop(tiers);
         for change in changes {
             // New tiers may have more than they may take of a ring of bytes.
             if let Err(error) = self.make_room(&change.table, 0) {
@@ -129,6 +107,38 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// False if a commit came between what has to be in segments and the edit.
+    fn try_alter(&self, changes: &[Alteration], tiers: &mut [TierChanges]) -> Result<bool> {
+        let is_current =
+            |tiers: &TierChanges, table: &Table| tiers.is_current(table, self.visible_seq.load(Ordering::Acquire));
+        for (change, tiers) in changes.iter().zip(&mut *tiers) {
+            // With the locks of below no room can be made.
+            if self.is_in_ring_of_bytes(&change.table) {
+                self.flush_table(&change.table)?;
+                if !is_current(tiers, &change.table) {
+                    self.build(&change.table, &change.schema, tiers, &mut |_, _| true)?;
+                }
+            }
+        }
+        let mut alone: Vec<Arc<Table>> = changes.iter().flat_map(Alteration::dropped).collect();
+        alone.extend(tiers.iter().flat_map(TierChanges::tables));
+        alone.extend(changes.iter().map(|change| change.table.clone()));
+        alone.sort_by_key(|table| table.id);
+        let _alone: Vec<_> = alone.iter().map(|table| table.maintenance.lock()).collect();
+        for (change, tiers) in changes.iter().zip(tiers.iter_mut()) {
+            let table = &change.table;
+            if self.is_in_ring_of_bytes(table) {
+                continue;
+            }
+            self.freeze(table);
+            self.flush_all_frozen(table)?;
+            if !is_current(tiers, table) {
+                self.build(table, &change.schema, tiers, &mut |_, _| true)?;
+            }
+        }
+        self.set_schemas(changes, tiers)
     }
 
     /// The second half: false if a commit came between the flush and it.

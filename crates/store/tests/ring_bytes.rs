@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rrd_store::alter::Alteration;
 use rrd_store::cursor::Direction;
 use rrd_store::fs::sim::SimFs;
 use rrd_store::schema::{Ring, TierDef};
@@ -113,6 +114,17 @@ impl Bench {
         let engine = Bench::open(&fs);
         let table = engine.table(&name).unwrap();
         Bench { fs, engine, table, random, walks, late, max_bytes, next, noise, used, least_full }
+    }
+
+    /// ALTER TABLE, with tiers that are built before it or in it.
+    fn alter(&mut self, builds_before: bool, change: impl FnOnce(&mut Schema)) {
+        let mut schema = Schema::clone(&self.table.schema());
+        change(&mut schema);
+        let build = || self.engine.build_tiers(&self.table, &schema, &mut |_, _| true).unwrap();
+        let tiers = builds_before.then(build);
+        let (table, definition) = (self.table.clone(), b"id".to_vec());
+        let change = Alteration { table, schema, definition, built: Vec::new(), tiers };
+        self.engine.alter_tables(vec![change]).unwrap();
     }
 
     fn key(sensor: u64, time: u64) -> Vec<u8> {
@@ -433,6 +445,86 @@ fn no_row_goes_while_all_of_them_fit() {
         println!("{} rows take {} bytes", bench.visible(), bench.bytes());
         assert!(bench.bytes() < bench.max_bytes * 9 / 10);
         assert_eq!(bench.visible(), steps * SENSORS, "bulk: {is_bulk}");
+    }
+}
+
+/// Tiers count the rows that there are, from their first bucket on, and have as many buckets as they may.
+fn check_tiers(bench: &Bench) {
+    let mut txn = bench.engine.begin();
+    let times = |txn: &mut Txn, table: &Arc<Table>, count_column: Option<&str>| {
+        let layout = table.layout();
+        let column = |name: &str| layout.schema().columns.iter().position(|c| c.name == name).unwrap();
+        let counted = count_column.map(column);
+        let mut cursor = txn.cursor(table).unwrap();
+        cursor.seek(None, true, Direction::Forward).unwrap();
+        let mut found: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut row = Vec::new();
+        while let Some(span) = cursor.next_span(1 << 14).unwrap() {
+            for n in 0..span.rows {
+                row.clear();
+                span.group.push_row(span.row(n), &mut row).unwrap();
+                let count = counted.map_or(1, |column| layout.view(&row).int(column) & (u64::MAX >> 1));
+                *found.entry(layout.view(&row).int(1)).or_default() += count;
+            }
+        }
+        found
+    };
+    let rows = times(&mut txn, &bench.table, None);
+    let oldest = *rows.keys().next().unwrap();
+    for tier in bench.table.tiers().iter() {
+        let buckets = times(&mut txn, &tier.table, Some("walk_count"));
+        let length = match tier.def.bucket {
+            rrd_store::schema::Bucket::Fixed { length, .. } => length / 1_000_000,
+            _ => panic!("a bucket of another kind"),
+        };
+        let from = oldest.div_ceil(length) * length;
+        let first = *buckets.keys().next().unwrap();
+        println!("  {}: {} buckets' starts, the first at {first}, rows since {oldest}", tier.def.name, buckets.len());
+        let from = from.max(first);
+        let of_rows: u64 = rows.range(from..).map(|(_, n)| n).sum();
+        assert_eq!(buckets.range(from..).map(|(_, n)| n).sum::<u64>(), of_rows, "{}", tier.def.name);
+        // What it lacks is more than tiers may take.
+        let newest = *rows.keys().next_back().unwrap();
+        let share = bench.max_bytes / 2 / bench.table.tiers().len() as u64;
+        let bytes = tier.table.stats().data_bytes;
+        assert!(
+            first < oldest + (newest - oldest) / 2 || bytes > share * 7 / 10,
+            "{} begins at {first} with {bytes} bytes",
+            tier.def.name
+        );
+    }
+}
+
+/// New tiers are built within the limit, those of a full ring too, and as rows and as many tiers as there are before.
+#[test]
+fn tiers_that_are_added_take_their_room_before_they_are_built() {
+    let of = |id: u32, minutes: u64| {
+        let bucket = serde_json::json!({"fixed": {"length": minutes * 60_000_000}});
+        serde_json::from_value::<TierDef>(
+            serde_json::json!({"id": id, "name": format!("{minutes}m"), "bucket": bucket}),
+        )
+        .unwrap()
+    };
+    for (before, added) in [
+        (vec![], vec![of(1, 30), of(2, 240), of(3, 1440)]),
+        (vec![of(1, 30)], vec![of(2, 10), of(3, 240)]),
+        (vec![], vec![of(1, 1440)]),
+        (vec![of(1, 1440)], vec![of(2, 5)]),
+    ] {
+        let is_paced = added.len() != 2;
+        let load = Load { late: 20, updates: 4, deletes: 1, laps: 1, jumps: false, is_paced };
+        let mut bench = Bench::new(300_000, &serde_json::to_string(&before).unwrap());
+        bench.run(&load);
+        let rows = bench.visible();
+        bench.alter(is_paced, |schema| schema.tiers.extend(added.clone()));
+        assert_eq!(bench.table.tiers().len(), before.len() + added.len());
+        let (most, over) = bench.fs.watched();
+        println!("{before:?} and {added:?}: {rows} rows became {}", bench.visible());
+        println!("  {most} of {} bytes at most", bench.max_bytes);
+        assert_eq!(over, 0, "{most} of {} bytes at most", bench.max_bytes);
+        check_tiers(&bench);
+        bench.run_steps(&load, LAP / 4);
+        assert_eq!(bench.fs.watched().1, 0, "{:?}", bench.fs.watched());
     }
 }
 

@@ -126,6 +126,12 @@ impl Space {
         self.counts.lock().taken()
     }
 
+    /// Bytes that are left.
+    pub fn free(&self) -> u64 {
+        let counts = self.counts.lock();
+        counts.limit.saturating_sub(counts.taken())
+    }
+
     /// By how much the limit would be passed if there were `more` bytes.
     pub fn excess(&self, more: u64) -> u64 {
         let counts = self.counts.lock();

@@ -77,6 +77,20 @@ const READERS_WAIT_AGAIN: Duration = Duration::from_millis(100);
 /// How often it is looked whether they are done.
 const READERS_TICK: Duration = Duration::from_millis(1);
 
+/// By how much the bytes of a tier that is built are overestimated once they were counted: of fewer rows are not quite as much
+/// fewer.
+const BUILD_MARGIN: f64 = 1.05;
+
+/// What there is beside a tier that is built.
+pub(crate) struct BuildShare {
+    /// Tiers that stay as they are.
+    pub beside: Vec<Arc<Table>>,
+    /// Bytes that were built.
+    pub built: u64,
+    /// How many tiers there will be.
+    pub tiers: usize,
+}
+
 /// A ring of bytes.
 struct RingOfBytes {
     base: Arc<Table>,
@@ -125,7 +139,8 @@ impl Engine {
         let space = {
             let _one = base.making_room.lock();
             let space = spaces.of(&base.dir).unwrap_or_default();
-            for part in base.with_parts() {
+            // A tier or index that is built is not a part yet.
+            for part in base.with_parts().iter().chain([table]) {
                 spaces.join(&part.dir, &space, || self.fs.list(&part.dir))?;
             }
             space
@@ -142,7 +157,8 @@ impl Engine {
         self.let_go(&base, &space);
         let excess = space.excess(incoming);
         if excess > 0 {
-            self.make_room_in_tiers(&base, max_bytes, excess)?;
+            let tiers: Vec<_> = base.tiers().iter().map(|tier| tier.table.clone()).collect();
+            self.make_room_in_tiers(&base, &tiers, tier_share(max_bytes), excess)?;
             self.let_go(&base, &space);
         }
         let excess = space.excess(incoming);
@@ -243,17 +259,13 @@ impl Engine {
         }
     }
 
-    /// Lets go the oldest buckets of tiers that have more than their share of a ring of bytes, until `bytes` are free.
-    fn make_room_in_tiers(&self, base: &Arc<Table>, max_bytes: u64, bytes: u64) -> Result<()> {
-        let tiers = base.tiers();
-        let share = (max_bytes as f64 * TIER_SHARE) as u64;
-        let taken = || tiers.iter().map(|tier| segment_bytes(&tier.table)).sum::<u64>();
+    /// Lets go the oldest buckets of tiers that have more than `share` bytes, until `bytes` are free.
+    fn make_room_in_tiers(&self, base: &Arc<Table>, tiers: &[Arc<Table>], share: u64, bytes: u64) -> Result<()> {
+        let taken = || tiers.iter().map(|tier| segment_bytes(tier)).sum::<u64>();
         let end = taken().saturating_sub(bytes).max(share);
         for _ in 0..tiers.len() {
             let more = taken().saturating_sub(end);
-            let Some(largest) = tiers.iter().map(|tier| &tier.table).max_by_key(|tier| segment_bytes(tier)) else {
-                break;
-            };
+            let Some(largest) = tiers.iter().max_by_key(|tier| segment_bytes(tier)) else { break };
             let Some(to) = self.position_that_frees(largest, more)?.filter(|_| more > 0) else { break };
             largest.pushed_until.fetch_max(to.time, Ordering::Relaxed);
             largest.ring.lock().push_to = Some(to);
@@ -356,11 +368,36 @@ impl Engine {
         self.table_by_id(table.id).map_or(Ok(None), |table| self.make_room(&table, bytes))
     }
 
-    /// After buckets of a new tier were written that nothing refers to yet. Of what tiers may not take the oldest buckets go
-    /// once it is linked in.
-    pub(crate) fn make_room_for_tier(&self, table: &Arc<Table>, bytes: u64) -> Result<Option<Arc<Room>>> {
-        let share = table.schema().ring.max_bytes.map_or(0, |max_bytes| (max_bytes as f64 * TIER_SHARE) as u64);
-        self.make_room(table, bytes.min(share))
+    /// Before buckets of a tier are computed that the table does not have yet; `takes` are the bytes that they took, if that was
+    /// tried and was too much. Room for them and the part of them that there may be: no more than tiers may take, and than
+    /// fits if the rows that they are computed from go for them.
+    pub(crate) fn make_room_for_build(
+        &self,
+        table: &Arc<Table>,
+        tier: &Arc<Table>,
+        share: &BuildShare,
+        is_from_rows: bool,
+        takes: Option<u64>,
+    ) -> Result<Option<(Arc<Room>, f64)>> {
+        let Some(RingOfBytes { base, space, max_bytes }) = self.ring_of_bytes(tier)? else { return Ok(None) };
+        let Some(takes) = takes else { return Ok(self.make_room(table, 0)?.map(|room| (room, 1.0))) };
+        let of_tiers = tier_share(max_bytes);
+        let beside = share.beside.iter().map(|tier| segment_bytes(tier)).sum::<u64>() + share.built;
+        let most = of_tiers.saturating_sub(beside).max(of_tiers / share.tiers.max(1) as u64);
+        self.let_go(&base, &space);
+        let (free, rows) = (space.free(), segment_bytes(&base));
+        let fitting = match takes <= free || !is_from_rows {
+            true => takes,
+            // Of fewer rows are fewer buckets.
+            false => (takes as f64 * (rows + free) as f64 / (rows + takes).max(1) as f64) as u64,
+        };
+        let wanted = (fitting.min(most) as f64 * BUILD_MARGIN) as u64 + SEGMENT_OVERHEAD;
+        let excess = (beside + wanted).saturating_sub(of_tiers);
+        self.make_room_in_tiers(&base, &share.beside, 0, excess)?;
+        let room = self.make_room(table, wanted)?;
+        let left = if is_from_rows { segment_bytes(&base) as f64 / rows.max(1) as f64 } else { 1.0 };
+        let fits = wanted as f64 / BUILD_MARGIN / (takes as f64 * left).max(1.0);
+        Ok(room.map(|room| (room, if fitting > most { fits.min(1.0) } else { 1.0 })))
     }
 
     /// Before rows of a large transaction are written; `takes` are the bytes that they took, if that was tried.
@@ -472,6 +509,11 @@ impl Written {
         let (rows, bytes) = metas.fold((0, 0), |(rows, bytes), m| (rows + m.rows, bytes + m.bytes));
         (rows >= FRESH_ROWS).then(|| bytes as f64 / rows as f64 * ESTIMATE_MARGIN)
     }
+}
+
+/// The bytes that the tiers of a ring may take.
+fn tier_share(max_bytes: u64) -> u64 {
+    (max_bytes as f64 * TIER_SHARE) as u64
 }
 
 /// Bytes of the segments of a table, its indexes and tiers.

@@ -15,7 +15,6 @@ use crate::table::Table;
 use crate::version::Version;
 
 use super::build::Built;
-use super::keep::Lines;
 use super::{Tier, tier_schema, tier_seq_edit, tier_table_name};
 
 /// What becomes of the tiers of a table. Dropped before the edit, it takes back what was made for it.
@@ -96,12 +95,12 @@ impl TierChanges {
                 edits.push(Edit::RenameTable { table: id, name });
             }
             edits.push(Edit::SetSchema { table: id, schema: Arc::new(tier_schema(schema, table.id.0, def)) });
+            edits.extend(tier.table.gone_edit());
         }
         for (made, def) in &self.made {
             let schema = Arc::new(tier_schema(schema, table.id.0, def));
             edits.push(Edit::CreateTable { table: made.id, name: made.name(), schema });
-            made.gone_until.store(0, Ordering::Release);
-            edits.extend(made.gone_edits(&Lines::of_all(self.first_line(table, def))));
+            edits.extend(made.gone_edit());
         }
         edits.extend(self.built.iter().flat_map(Built::edits));
         edits
@@ -119,17 +118,10 @@ impl TierChanges {
         }
         for (made, def) in &self.made {
             made.set_layout(tier_schema(schema, table.id.0, def));
-            made.raise_gone_until(self.first_line(table, def));
             engine.begin_again(made);
             engine.tables.write().insert(made.clone());
         }
         self.built.iter().for_each(|built| built.install(engine));
-    }
-
-    /// From when on a new tier can have buckets.
-    pub(super) fn first_line(&self, table: &Table, def: &TierDef) -> u64 {
-        let finer = self.kept.iter().filter(|(t, _)| t.def.bucket != def.bucket && t.def.bucket.nests_in(&def.bucket));
-        finer.map(|(tier, _)| tier.table.gone_until()).fold(table.gone_until(), u64::min)
     }
 
     /// Whether tiers are to be built.

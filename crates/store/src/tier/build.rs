@@ -3,6 +3,9 @@
 //! Their buckets are written to segments that nothing refers to; the manifest edit that brings the new schema brings them too.
 //! So whoever stops a build leaves the table as it was, and so does a crash: the next start removes what nobody names. Nobody
 //! may write to the table from the build to the edit; what was built before a commit is not used, but built again.
+//!
+//! In a ring of bytes buckets are first written as far as there is room. What does not fit is counted, not written; then room is
+//! made for as much, as a flush does it, and they are computed anew from the rows that are left.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,10 +14,10 @@ use std::sync::atomic::Ordering;
 use crate::alter::altered;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::fs::space::Room;
 use crate::live::LiveSegment;
 use crate::manifest::edit::Edit;
 use crate::memtable::Memtable;
+use crate::ring::{BuildShare, WRITE_TRIES};
 use crate::row::RowLayout;
 use crate::schema::{Schema, TierDef};
 use crate::segment::SegmentMeta;
@@ -40,8 +43,6 @@ pub(crate) struct Built {
     /// Sequence number of the buckets.
     seq: u64,
     segments: Vec<(Arc<Table>, Vec<Arc<LiveSegment>>)>,
-    /// In a ring of bytes: room for them until they are linked in.
-    room: Vec<Arc<Room>>,
 }
 
 impl Built {
@@ -83,12 +84,14 @@ struct Progress<'a> {
     of: u64,
     share: u64,
     told: u64,
+    /// What was said last: a part that is computed anew does not take that back.
+    last: u64,
     tell: &'a mut dyn FnMut(u64, u64) -> bool,
 }
 
 impl Progress<'_> {
-    fn begin(&mut self, of: u64, share: u64) {
-        (self.read, self.of, self.share, self.told) = (0, of.max(1), share, 0);
+    fn begin(&mut self, of: u64) {
+        (self.read, self.of, self.told) = (0, of.max(1), 0);
     }
 
     /// False if it is to stop.
@@ -100,7 +103,8 @@ impl Progress<'_> {
         }
         self.told = self.read;
         let part = self.share as f64 * (self.read as f64 / self.of as f64).min(1.0);
-        (self.tell)((self.before + part as u64).min(self.total), self.total)
+        self.last = (self.before + part as u64).clamp(self.last, self.total);
+        (self.tell)(self.last, self.total)
     }
 
     fn end(&mut self) {
@@ -115,6 +119,8 @@ struct Tier {
     layout: Arc<RowLayout>,
     source: Option<usize>,
     is_built: bool,
+    /// Whether the table did not have it.
+    is_made: bool,
 }
 
 impl Engine {
@@ -133,18 +139,17 @@ impl Engine {
     ) -> Result<TierChanges> {
         let mut changes = self.tier_changes(table, schema)?;
         self.flush_table(table)?;
-        self.build(table, schema, &mut changes, true, progress)?;
+        self.build(table, schema, &mut changes, progress)?;
         Ok(changes)
     }
 
-    /// Builds what is to be built from the rows of a table, which are in segments. `makes_room` says whether a ring of bytes
-    /// makes room for it, which is not to be done with a maintenance lock held.
+    /// Builds what is to be built from the rows of a table, which are in segments. In a ring of bytes not with a maintenance
+    /// lock held: room has to be made.
     pub(crate) fn build(
         &self,
         table: &Arc<Table>,
         schema: &Schema,
         changes: &mut TierChanges,
-        makes_room: bool,
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<()> {
         changes.give_up_build();
@@ -158,45 +163,40 @@ impl Engine {
         self.commit_nothing(table)?;
         let seq = self.visible_seq.load(Ordering::Acquire);
         let built = changes.built.insert(Built { flushed_seq, seq, ..Built::default() });
-        let rows = rows_of_table(table, &schema);
-        let shares: Vec<u64> = tiers.iter().map(|tier| share_of(tier, &tiers, &rows)).collect();
+        let rows = rows_of_table(table, &schema).rows();
+        let shares: Vec<u64> = tiers.iter().map(|tier| share_of(tier, &tiers, rows)).collect();
         let total = shares.iter().sum();
-        let mut progress = Progress { total, before: 0, read: 0, of: 1, share: 0, told: 0, tell: progress };
+        let mut progress = Progress { total, before: 0, read: 0, of: 1, share: 0, told: 0, last: 0, tell: progress };
+        let beside = tiers.iter().filter(|tier| !tier.is_built).map(|tier| tier.table.clone()).collect();
+        let mut building = Building { table, schema, seq, share: BuildShare { beside, built: 0, tiers: tiers.len() } };
         let mut new: Vec<Vec<Arc<LiveSegment>>> = Vec::new();
         for (tier, share) in tiers.iter().zip(shares) {
-            new.push(Vec::new());
-            let Some(buckets) = Buckets::of(&schema, tier.def.bucket).filter(|_| tier.is_built) else { continue };
-            let target = Target {
-                schema: schema.clone(),
-                series_gone: table.gate.series_gone(),
-                table: tier.table.clone(),
-                layout: tier.layout.clone(),
-                room: None,
-            };
-            let mut from_rows = (table.gone_until(), u64::MAX);
-            let mut parts = Vec::new();
-            if let Some((finer, new)) = tier.source.and_then(|place| Some((tiers.get(place)?, new.get(place)?))) {
-                // What the finer tier does not keep comes from the rows, if they are there.
-                let line = finer.table.gone_until();
-                parts.push((rows_of_tier(finer, new), (line, u64::MAX)));
-                from_rows.1 = line;
+            let mut of_tier = Vec::new();
+            if !tier.is_built {
+                new.push(of_tier);
+                continue;
             }
-            if from_rows.0 < from_rows.1 {
-                parts.push((rows.clone(), from_rows));
+            progress.share = share;
+            let finer = tier.source.and_then(|place| Some((tiers.get(place)?, new.get(place)?.clone())));
+            // From the finer tier, and what that does not keep from the rows, if they are there.
+            let sources = [finer.map(|(finer, new)| Origin::Tier(finer, new)), Some(Origin::Rows)];
+            let mut first = u64::MAX;
+            for origin in sources.iter().flatten() {
+                if matches!(origin, Origin::Rows) && table.gone_until() >= first {
+                    break;
+                }
+                let part = self.build_part(&building, tier, (origin, first), &mut progress)?;
+                building.share.built += part.segments.iter().map(|s| s.meta().bytes).sum::<u64>();
+                built.segments.push((tier.table.clone(), part.segments.clone()));
+                of_tier.extend(part.segments);
+                first = part.from;
+                if part.is_cut {
+                    break;
+                }
             }
-            for (source, starts) in parts {
-                progress.begin(source.rows(), share);
-                let mut go_on = |rows| progress.note(rows);
-                let what = (starts, BTreeSet::new());
-                let segments = self.compute_tier(&target, &source, buckets, what, seq, &mut go_on)?;
-                built.segments.push((tier.table.clone(), segments.clone()));
-                if let Some(new) = new.last_mut() {
-                    new.extend(segments.iter().cloned());
-                }
-                if makes_room {
-                    let bytes = segments.iter().map(|s| s.meta().bytes).sum();
-                    built.room.extend(self.make_room_for_tier(table, bytes)?);
-                }
+            new.push(of_tier);
+            if tier.is_made && first < u64::MAX {
+                tier.table.raise_gone_until(first);
             }
             progress.end();
         }
@@ -205,6 +205,79 @@ impl Engine {
             false => Err(Error::Interrupted),
         }
     }
+
+    /// Computes the buckets of a tier that begin before `end` and come from one source.
+    fn build_part(
+        &self,
+        building: &Building<'_>,
+        tier: &Tier,
+        (origin, end): (&Origin<'_>, u64),
+        progress: &mut Progress<'_>,
+    ) -> Result<Part> {
+        let Building { table, schema, seq, share } = building;
+        let mut part = Part { segments: Vec::new(), from: end, is_cut: false };
+        let Some(buckets) = Buckets::of(schema, tier.def.bucket) else { return Ok(part) };
+        let (mut takes, mut cut) = (None, 0);
+        for _ in 0..WRITE_TRIES {
+            let is_from_rows = matches!(origin, Origin::Rows);
+            let (room, fits) = self.make_room_for_build(table, &tier.table, share, is_from_rows, takes)?.unzip();
+            // Taken only now: it would be a reader of what had to go.
+            let (source, from) = match origin {
+                Origin::Tier(finer, new) => {
+                    let buckets = rows_of_tier(finer, new);
+                    finer.table.raise_gone_to_horizon();
+                    (buckets, finer.table.gone_until())
+                }
+                Origin::Rows => (rows_of_table(table, schema), table.gone_until()),
+            };
+            cut = fits.map_or(0, |fits| source.time_of_newest_since(fits, from.max(cut))).max(cut);
+            part.from = from.max(cut).min(end);
+            part.is_cut = cut > from;
+            let target = Target {
+                schema: schema.clone(),
+                series_gone: table.gate.series_gone(),
+                table: tier.table.clone(),
+                layout: tier.layout.clone(),
+                room: room.clone(),
+            };
+            progress.begin(source.rows());
+            let what = ((part.from, end), BTreeSet::new());
+            let mut go_on = |rows| progress.note(rows);
+            part.segments = self.compute_tier(&target, &source, buckets, what, *seq, &mut go_on)?;
+            let Some(room) = room.filter(|room| room.is_over()) else { return Ok(part) };
+            takes = Some(room.wanted());
+            let metas: Vec<SegmentMeta> = part.segments.drain(..).map(|s| s.meta().clone()).collect();
+            self.remove_refused(&tier.table, &metas);
+        }
+        Err(Error::LimitExceeded {
+            what: format!("with tier '{}', table '{}'", tier.def.name, table.name()),
+            limit: table.schema().ring.max_bytes.unwrap_or(0),
+        })
+    }
+}
+
+/// What is the same for all tiers that are built.
+struct Building<'a> {
+    table: &'a Arc<Table>,
+    schema: Arc<Schema>,
+    seq: u64,
+    share: BuildShare,
+}
+
+/// What was built of a tier from one source.
+struct Part {
+    segments: Vec<Arc<LiveSegment>>,
+    /// When the first buckets begin.
+    from: u64,
+    /// Whether older ones take more than tiers may.
+    is_cut: bool,
+}
+
+/// What buckets are computed from.
+enum Origin<'a> {
+    /// A finer tier, and what was built of it.
+    Tier(&'a Tier, Vec<Arc<LiveSegment>>),
+    Rows,
 }
 
 impl TierChanges {
@@ -216,22 +289,26 @@ impl TierChanges {
         let made = |def: &TierDef| self.made.iter().any(|(_, d)| d.id == def.id);
         let tiers = sources(&sorted).into_iter().zip(&sorted.tiers).filter_map(|(source, def)| {
             let of_tier = table_of(def)?;
-            if made(def) {
-                of_tier.raise_gone_until(self.first_line(table, def));
-            }
             let layout = Arc::new(RowLayout::new(Arc::new(tier_schema(schema, table.id.0, def))));
-            Some(Tier { def: def.clone(), table: of_tier, layout, source, is_built: self.builds.contains(&def.id) })
+            Some(Tier {
+                def: def.clone(),
+                table: of_tier,
+                layout,
+                source,
+                is_built: self.builds.contains(&def.id),
+                is_made: made(def),
+            })
         });
         tiers.collect()
     }
 }
 
 /// What a tier counts for, in rows to be read.
-fn share_of(tier: &Tier, tiers: &[Tier], rows: &Rows) -> u64 {
+fn share_of(tier: &Tier, tiers: &[Tier], rows: u64) -> u64 {
     match tier.source.and_then(|place| tiers.get(place)) {
         _ if !tier.is_built => 0,
-        None => rows.rows(),
-        Some(finer) if finer.is_built => rows.rows() / ROWS_OF_BUCKET,
+        None => rows,
+        Some(finer) if finer.is_built => rows / ROWS_OF_BUCKET,
         Some(finer) => rows_of_tier(finer, &[]).rows(),
     }
 }

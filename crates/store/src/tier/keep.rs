@@ -47,13 +47,6 @@ pub(crate) struct Lines {
     series: Arc<SeriesLines>,
 }
 
-impl Lines {
-    /// Of a table whose series have no rings of their own.
-    pub fn of_all(all: u64) -> Lines {
-        Lines { all, series: Arc::default() }
-    }
-}
-
 /// Who is computed from a table.
 #[derive(Default)]
 pub(crate) struct Dependents {
@@ -144,6 +137,20 @@ impl Table {
             edit(SERIES_GONE_PROPERTY, encode_floors(&lines.collect::<Vec<_>>()))
         });
         all.into_iter().chain(series).collect()
+    }
+
+    /// Of a tier that is about to get coarser ones: without them what its horizon passed went as it came, so that from some buckets
+    /// of a coarser one rows are missing.
+    pub(crate) fn raise_gone_to_horizon(&self) {
+        if self.dependents.read().buckets.is_empty() {
+            self.raise_gone_until(self.version().gate.position().time);
+        }
+    }
+
+    /// The edit that says from when on a new tier has buckets, or coarser ones can be computed from a tier.
+    pub(crate) fn gone_edit(&self) -> Option<Edit> {
+        let line = Some(self.gone_until()).filter(|line| *line > 0)?;
+        Some(Edit::SetProperty { table: self.id, name: GONE_PROPERTY.into(), value: line.to_le_bytes().to_vec() })
     }
 
     /// After those edits, before rows are gone.

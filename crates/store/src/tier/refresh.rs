@@ -386,6 +386,22 @@ impl Rows {
         self.version.segments.values().map(|s| s.meta().rows).sum::<u64>() + in_memory as u64
     }
 
+    /// The time from which on about this part of the bytes is that its segments have since `from`.
+    pub fn time_of_newest_since(&self, part: f64, from: u64) -> u64 {
+        let mut metas: Vec<_> = self.version.segments.values().map(|s| s.meta()).collect();
+        metas.retain(|meta| meta.max_time >= from);
+        metas.sort_unstable_by_key(|meta| std::cmp::Reverse(meta.min_time));
+        let mut left = metas.iter().map(|meta| meta.bytes).sum::<u64>() as f64 * part.min(1.0);
+        for meta in metas {
+            if (meta.bytes as f64) > left {
+                let span = meta.max_time.saturating_sub(meta.min_time).saturating_add(1);
+                return meta.max_time.saturating_add(1) - (span as f64 * left / meta.bytes as f64) as u64;
+            }
+            left -= meta.bytes as f64;
+        }
+        0
+    }
+
     /// Adds the series and buckets of all rows between two times.
     fn push_pairs(&self, buckets: &Buckets, times: Interval, seq: u64, out: &mut BTreeSet<Pair>) -> Result<()> {
         let times = buckets.covering(times);
