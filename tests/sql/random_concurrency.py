@@ -2,7 +2,7 @@
 
 Each worker draws transactions at random: transfers between accounts, counters incremented in several ways, jobs taken
 with SKIP LOCKED, one key inserted by all, reads that must not change within their snapshot, pairs that only SERIALIZABLE
-keeps in bounds, rows of RRD and InnoDB changed together. Statements are killed at random while tables are flushed and
+keeps in bounds, locking reads of rows whose keys move ahead of them, rows of RRD and InnoDB changed together. Statements are killed at random while tables are flushed and
 merged. Only lock time-outs, deadlocks, duplicates and kills may end a statement; sums and counts are checked while it
 runs and at the end.
 """
@@ -33,6 +33,7 @@ COUNTERS = 5
 JOBS = 2000
 PAIRS = 3
 KEYS = 400
+ITEMS = 16
 
 SET_UP = [
     "CREATE TABLE accounts (id INT PRIMARY KEY, balance BIGINT NOT NULL) ENGINE={engine}",
@@ -47,6 +48,10 @@ SET_UP = [
     f"INSERT INTO jobs SELECT seq, CONCAT('job ', seq) FROM seq_1_to_{JOBS}",
     "CREATE TABLE pairs (id INT, side INT, v INT NOT NULL, PRIMARY KEY (id, side)) ENGINE={engine}",
     f"INSERT INTO pairs SELECT p.seq, s.seq, 20 FROM seq_1_to_{PAIRS} p, seq_1_to_2 s",
+    # Item i has the numbers whose rest is i: keys can move without meeting each other.
+    "CREATE TABLE items (id BIGINT PRIMARY KEY, item INT NOT NULL, place BIGINT NOT NULL, seen INT NOT NULL,"
+    " UNIQUE (item), KEY (place)) ENGINE={engine}",
+    f"INSERT INTO items SELECT seq - 1, seq - 1, seq - 1, 0 FROM seq_1_to_{ITEMS}",
     "CREATE TABLE readings (sensor INT, ts INT, worker INT, PRIMARY KEY (sensor, ts)) ENGINE={engine}",
 ]
 
@@ -111,6 +116,8 @@ class Worker:
             (self.read_each_statement, 2),
             (self.read_shared, 2),
             (self.decrement_pair, 3),
+            (self.move_items, 6),
+            (self.read_moving_items, 4),
         ]
         names, weights = zip(*kinds)
         while time.monotonic() < deadline:
@@ -249,6 +256,27 @@ class Worker:
         step = -15 if sum(v for _, v in rows) >= 15 else 7
         self.query(f"UPDATE pairs SET v = v + {step} WHERE id = {pair} AND side = {side}")
 
+    def move_items(self):
+        """Moves rows towards the end of the table, or of an index: whoever walks there with locks meets them once."""
+        self.begin(self.random.choice(("READ COMMITTED", "REPEATABLE READ")))
+        column = self.random.choice(("id", "place"))
+        for item in self.random.sample(range(ITEMS), self.random.randint(1, 3)):
+            ahead = ITEMS * self.random.randint(1, 5)
+            self.query(f"UPDATE items SET {column} = {column} + {ahead} WHERE item = {item}")
+            self.pause()
+
+    def read_moving_items(self):
+        self.begin(self.random.choice(("READ COMMITTED", "REPEATABLE READ")))
+        way = self.random.choice(("PRIMARY", "place"))
+        order = {"PRIMARY": "id", "place": "place"}[way]
+        if self.random.random() < 0.3:
+            count = self.changed(f"UPDATE items FORCE INDEX ({way}) SET seen = seen + 1 WHERE {order} >= 0")
+            check(count == ITEMS, f"UPDATE along {way} of {ITEMS} rows that move changed {count}")
+            return
+        lock = self.random.choice(("FOR UPDATE", "LOCK IN SHARE MODE"))
+        rows = self.query(f"SELECT item, id, place FROM items FORCE INDEX ({way}) WHERE {order} >= 0 ORDER BY {order} {lock}")
+        check(sorted(row[0] for row in rows) == list(range(ITEMS)), f"{lock} along {way}, of {ITEMS} rows that move: {rows}")
+
 
 class Disturber:
     """Kills statements, flushes and merges."""
@@ -263,7 +291,7 @@ class Disturber:
             while time.monotonic() < deadline:
                 time.sleep(0.02)
                 if self.random.random() < 0.1:
-                    table = self.random.choice(("accounts", "counters", "jobs", "readings", "pairs", "twin"))
+                    table = self.random.choice(("accounts", "counters", "jobs", "readings", "pairs", "twin", "items"))
                     cursor.execute(f"CHECK TABLE {table}")
                     check(cursor.fetchall()[-1][3] == "OK", f"CHECK TABLE {table} found damage")
                 else:
@@ -293,7 +321,9 @@ def final_checks(server, totals):
         check(not low, f"pairs below zero: {low}")
         locks = rows("SHOW GLOBAL STATUS LIKE 'Rrd_row_locks'")
         check(all(value == "0" for _, value in locks), f"locks were left behind: {locks}")
-        for table in ("accounts", "counters", "twin", "jobs", "pairs", "readings"):
+        items = sorted(rows(f"SELECT item, id MOD {ITEMS}, place MOD {ITEMS} FROM items"))
+        check(items == [(i, i, i) for i in range(ITEMS)], f"items were lost, or are there twice: {items}")
+        for table in ("accounts", "counters", "twin", "jobs", "pairs", "readings", "items"):
             check(rows(f"CHECK TABLE {table}")[-1][3] == "OK", f"CHECK TABLE {table} found damage")
 
 

@@ -48,6 +48,9 @@ pub struct Scan {
     walk: Walk,
     bounds: Bounds,
     direction: Direction,
+    /// Where the walk began.
+    start: Option<Vec<u8>>,
+    is_start_inclusive: bool,
     span: Option<Span>,
     /// Columns of the span, one for each plan.
     columns: Vec<Arc<Column>>,
@@ -70,6 +73,8 @@ impl Scan {
             walk,
             bounds: Bounds::default(),
             direction: Direction::Forward,
+            start: None,
+            is_start_inclusive: true,
             span: None,
             columns: Vec::new(),
             ahead: Ahead::new(shown),
@@ -82,14 +87,32 @@ impl Scan {
     }
 
     /// Starts over at `key` (see [`Cursor::seek`]) within bounds.
-    pub fn seek(&mut self, key: Option<&[u8]>, inclusive: bool, direction: Direction, bounds: Bounds) -> Outcome<()> {
+    pub fn seek(&mut self, key: Option<Vec<u8>>, inclusive: bool, direction: Direction, bounds: Bounds) -> Outcome<()> {
         self.forget_span();
         self.span_rows = if key.is_none() { LONGEST_SPAN_ROWS } else { FIRST_SPAN_ROWS };
         self.is_at_bound = false;
         self.direction = direction;
         self.cursor.set_bounds(bounds.low.as_deref(), bounds.high.as_deref());
         self.bounds = bounds;
-        Ok(self.cursor.seek(key, inclusive, direction)?)
+        self.start = key;
+        self.is_start_inclusive = inclusive;
+        Ok(self.cursor.seek(self.start.as_deref(), inclusive, direction)?)
+    }
+
+    /// Goes on in what a newer cursor sees: behind the current row or, with `again`, at its place, where another row may
+    /// have come.
+    pub fn go_on_with(&mut self, cursor: Cursor, again: bool, direction: Direction) -> Outcome<()> {
+        let mut place = Vec::new();
+        let (from, inclusive) = match (self.copy_place(&mut place)?, &self.span) {
+            (true, _) => (Some(place), again),
+            (false, None) => (self.start.take(), self.is_start_inclusive),
+            // It came to its end.
+            (false, Some(_)) => return Ok(()),
+        };
+        self.cursor = cursor;
+        let bounds = std::mem::take(&mut self.bounds);
+        let bounds = if direction == self.direction { bounds } else { Bounds::default() };
+        self.seek(from, inclusive, direction, bounds)
     }
 
     /// Moves to the next row in `direction`, when it does not go ahead (see [`Scan::fold`]); false at the end. A change of
@@ -175,12 +198,11 @@ impl Scan {
     }
 
     fn turn(&mut self, direction: Direction) -> Outcome<bool> {
-        let mut key = std::mem::take(&mut self.key);
+        let mut key = Vec::new();
         let found = self.copy_place(&mut key)?;
         if found {
-            self.seek(Some(&key), false, direction, Bounds::default())?;
+            self.seek(Some(key), false, direction, Bounds::default())?;
         }
-        self.key = key;
         Ok(found)
     }
 

@@ -21,7 +21,7 @@ use crate::status::{Failure, Outcome};
 
 mod locked;
 
-use locked::Looking;
+use locked::{Found, Looking};
 
 /// How often a row is written again when the row in its way was gone by the time it was locked.
 const DUPLICATE_RETRIES: usize = 16;
@@ -46,6 +46,8 @@ pub struct TableHandle {
     /// Rows that do not meet them may be left out of scans that lock nothing.
     conditions: Option<Arc<[Condition]>>,
     looking: Looking,
+    /// How often the transaction had waited for locks when the scan's view was taken.
+    waits_seen: u64,
     /// The row read last was not locked by this transaction before.
     is_lock_new: bool,
     scratch: Scratch,
@@ -94,6 +96,7 @@ impl TableHandle {
             skips_locked: false,
             conditions: None,
             looking: Looking::Never,
+            waits_seen: 0,
             is_lock_new: false,
             scratch: Scratch::default(),
             scan: None,
@@ -384,19 +387,19 @@ impl TableHandle {
         self.leave_scan(Current::Nothing);
         self.scan_index = index;
         self.read_entry = None;
-        let is_locking = self.locking.is_some();
+        if self.locking.is_some() {
+            let walk = if index.is_some() { Walk::Indexed } else { Walk::Rows };
+            self.scan = Some(Scan::new(self.locking_cursor(session)?, walk, self.ahead.clone()));
+            return Ok(());
+        }
         let (txn, ahead) = (session.txn(), self.ahead.clone());
         let scan = match index.map(|place| self.format.index(place)).transpose()? {
-            None if is_locking => Scan::new(txn.locking_cursor(&self.table)?, Walk::Rows, ahead),
             None => {
                 let mut cursor = txn.cursor(&self.table)?;
                 if let Some(conditions) = &self.conditions {
                     cursor.limit_to(conditions);
                 }
                 Scan::new(cursor, Walk::Rows, ahead)
-            }
-            Some(index) if is_locking => {
-                Scan::new(txn.locking_index_cursor(&self.table, index.number)?, Walk::Indexed, ahead)
             }
             Some(index) => {
                 let number = index.number;
@@ -459,7 +462,7 @@ impl TableHandle {
         };
         self.leave_scan(Current::Nothing);
         let scan = self.scan.as_mut().ok_or_else(no_scan)?;
-        scan.seek(from.as_deref(), inclusive, direction, bounds)
+        scan.seek(from, inclusive, direction, bounds)
     }
 
     /// Locks all keys that begin with an image, along the scan's index, as one: for a check that the server makes before it
@@ -503,10 +506,17 @@ impl TableHandle {
     pub fn step(&mut self, session: &mut Session, direction: Direction, record: &mut [u8]) -> Outcome<()> {
         self.fold();
         session.note_reads(std::mem::take(&mut self.uncounted));
-        if self.looking == Looking::Now && self.read_looked_at(session, record)? && self.is_at_its_place(session)? {
-            return Ok(());
+        let mut is_gone = false;
+        if self.looking == Looking::Now {
+            if self.read_looked_at(session, record)? && self.is_at_its_place(session)? {
+                return Ok(());
+            }
+            is_gone = true;
         }
         loop {
+            if self.locking.is_some() {
+                self.renew_view(session, direction, is_gone)?;
+            }
             let scan = self.scan.as_mut().ok_or_else(no_scan)?;
             let read = self.read_entry.as_ref().unwrap_or(&self.read);
             if !scan.step(direction, read, session)? {
@@ -522,8 +532,9 @@ impl TableHandle {
             let key = std::mem::take(&mut self.key);
             let found = self.read_scanned_locked(session, &key, record);
             self.key = key;
-            if found? && self.is_at_its_place(session)? {
-                return Ok(());
+            match found? {
+                Found::Row if self.is_at_its_place(session)? => return Ok(()),
+                found => is_gone = found != Found::Skipped,
             }
         }
     }

@@ -204,6 +204,11 @@ impl Cursor {
         self.rows.as_ref().map_or(&self.layout, |rows| &rows.cursor.layout)
     }
 
+    /// Whether it sees commits that another one does not see.
+    pub fn is_newer_than(&self, other: &Cursor) -> bool {
+        self.snapshot.seq() > other.snapshot.seq()
+    }
+
     /// The last commit that it sees.
     pub(crate) fn snapshot_seq(&self) -> u64 {
         self.snapshot.seq()

@@ -2,8 +2,11 @@
 //!
 //! A row that is gone by then, or elsewhere in the index that the scan goes along, is passed over. Locks that were taken
 //! for nothing are given back.
+//!
+//! A scan shows what was committed when it began. Once its transaction has waited, or a row was not where the scan showed
+//! it, the scan goes on in what is committed by then: a row whose key another transaction moved ahead is found there.
 
-use rrd_store::LockMode;
+use rrd_store::{Cursor, Direction, LockMode};
 
 use super::{Current, TableHandle, no_scan};
 use crate::scan::Scan;
@@ -20,6 +23,17 @@ pub(super) enum Looking {
     Allowed,
     /// The row read last was looked at and is to be locked and read again.
     Now,
+}
+
+/// What a scan that locks found where it stands.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Found {
+    /// A row; it may be elsewhere in the index that the scan goes along.
+    Row,
+    /// The row is gone.
+    Nothing,
+    /// Others have the row, and it is not to be waited for.
+    Skipped,
 }
 
 /// What came of asking for a lock.
@@ -49,10 +63,37 @@ impl TableHandle {
         Ok(is_there)
     }
 
+    /// What a scan that locks sees from now on.
+    pub(super) fn locking_cursor(&mut self, session: &mut Session) -> Outcome<Cursor> {
+        self.waits_seen = session.txn().waits();
+        Ok(match self.scan_index {
+            Some(place) => session.txn().locking_index_cursor(&self.table, self.format.index(place)?.number)?,
+            None => session.txn().locking_cursor(&self.table)?,
+        })
+    }
+
+    /// Lets the scan go on in what is committed now, if the transaction has waited since it looked last, or with
+    /// `is_gone` the row that it stands on is not there any more, and others did change the table.
+    pub(super) fn renew_view(&mut self, session: &mut Session, direction: Direction, is_gone: bool) -> Outcome<()> {
+        if !is_gone && session.txn().waits() == self.waits_seen {
+            return Ok(());
+        }
+        let scan = self.scan.as_ref().ok_or_else(no_scan)?;
+        if !session.txn().is_behind(&self.table, scan.cursor()) {
+            self.waits_seen = session.txn().waits();
+            return Ok(());
+        }
+        let cursor = self.locking_cursor(session)?;
+        let scan = self.scan.as_mut().ok_or_else(no_scan)?;
+        // A unique index may have another row under the same entry. In the same view it would be the same one for ever.
+        let again = is_gone && cursor.is_newer_than(scan.cursor());
+        scan.go_on_with(cursor, again, direction)
+    }
+
     /// Locks a row and reads its newest version; false if it is gone, or not to be waited for.
     pub(super) fn read_locked(&mut self, session: &mut Session, key: &[u8], record: &mut [u8]) -> Outcome<bool> {
         let asked = self.ask_for_lock(session, key)?;
-        self.read_after(asked, session, key, record)
+        Ok(self.read_after(asked, session, key, record)? == Found::Row)
     }
 
     /// [`TableHandle::read_locked`] for the row that the scan stands on: if nobody has written to the table since the scan
@@ -62,7 +103,7 @@ impl TableHandle {
         session: &mut Session,
         key: &[u8],
         record: &mut [u8],
-    ) -> Outcome<bool> {
+    ) -> Outcome<Found> {
         let asked = self.ask_for_lock(session, key)?;
         if let (Asked::Got, None, Some(scan)) = (&asked, self.scan_index, &self.scan)
             && session.txn().is_still_newest(&self.table, scan.cursor(), key)
@@ -71,7 +112,7 @@ impl TableHandle {
             self.row_key.clear();
             self.row_key.extend_from_slice(key);
             self.current = Current::Scan;
-            return Ok(true);
+            return Ok(Found::Row);
         }
         self.read_after(asked, session, key, record)
     }
@@ -93,9 +134,9 @@ impl TableHandle {
         })
     }
 
-    fn read_after(&mut self, asked: Asked, session: &mut Session, key: &[u8], record: &mut [u8]) -> Outcome<bool> {
+    fn read_after(&mut self, asked: Asked, session: &mut Session, key: &[u8], record: &mut [u8]) -> Outcome<Found> {
         if let Asked::Skipped = asked {
-            return Ok(false);
+            return Ok(Found::Skipped);
         }
         let found = self.read_newest(session, key, record)?;
         if let Asked::Busy = asked {
@@ -105,7 +146,7 @@ impl TableHandle {
             self.row_key.extend_from_slice(key);
             self.give_back(session);
         }
-        Ok(found)
+        Ok(if found { Found::Row } else { Found::Nothing })
     }
 
     /// Waits for the row that was only looked at, and reads it again.

@@ -61,6 +61,8 @@ pub struct Txn {
     undo: Vec<Undo>,
     next_savepoint: u64,
     pub(crate) holds_locks: bool,
+    /// See [`Txn::waits`].
+    waits: u64,
     /// The statement under way is a bulk statement, or began as one.
     writes_many: bool,
     pub(crate) lock_timeout: Duration,
@@ -174,6 +176,7 @@ impl Txn {
             undo: Vec::new(),
             next_savepoint: 1,
             holds_locks: false,
+            waits: 0,
             writes_many: false,
             interrupted: Box::new(|| false),
             prepared: None,
@@ -389,7 +392,7 @@ impl Txn {
     }
 
     /// A cursor for locking reads: it sees what is committed now, whatever the snapshot of the transaction. Rows may
-    /// still change until they are locked: see [`Txn::read_latest`].
+    /// still change until they are locked: see [`Txn::read_latest`], and [`Txn::is_behind`] for those that came since.
     pub fn locking_cursor(&mut self, table: &Arc<Table>) -> Result<Cursor> {
         self.end_bulk(table)?;
         let now = self.engine.take_snapshot();
@@ -449,13 +452,29 @@ impl Txn {
             self.lock_table(table, LockMode::Shared, timeout)?;
             self.tables[t].has_intent = true;
         }
-        self.engine.locks.lock(self.id, table.id, key, mode, timeout, &*self.interrupted)
+        self.ask_for_lock(table, key, mode, timeout)
+    }
+
+    fn ask_for_lock(&mut self, table: &Table, key: &[u8], mode: LockMode, timeout: Duration) -> Result<bool> {
+        let ask = |timeout| self.engine.locks.lock(self.id, table.id, key, mode, timeout, &*self.interrupted);
+        match ask(Duration::ZERO) {
+            Err(Error::LockTimeout) if !timeout.is_zero() => {
+                self.waits += 1;
+                ask(timeout)
+            }
+            locked => locked,
+        }
+    }
+
+    /// How often it has waited for row locks: others have committed meanwhile.
+    pub fn waits(&self) -> u64 {
+        self.waits
     }
 
     /// Takes the lock of a whole table, which is the one of no key.
     pub(crate) fn lock_table(&mut self, table: &Table, mode: LockMode, timeout: Duration) -> Result<()> {
         self.holds_locks = true;
-        self.engine.locks.lock(self.id, table.id, &[], mode, timeout, &*self.interrupted).map(|_| ())
+        self.ask_for_lock(table, &[], mode, timeout).map(|_| ())
     }
 
     /// Gives back the lock of a row that the statement read and has no use for.
@@ -467,11 +486,16 @@ impl Txn {
         if (self.interrupted)() { Err(Error::Interrupted) } else { Ok(()) }
     }
 
+    /// Whether others have committed changes of the table that a locking cursor does not see, or are about to.
+    pub fn is_behind(&self, table: &Table, cursor: &Cursor) -> bool {
+        table.last_commit_seq.load(Ordering::Acquire) > cursor.snapshot_seq()
+    }
+
     /// Whether a row that a locking cursor showed, and that is locked now, is still its newest version: nobody wrote to
     /// the table since, and this transaction not to the row. Who wrote to the row held its lock until that was applied.
     pub fn is_still_newest(&self, table: &Arc<Table>, cursor: &Cursor, key: &[u8]) -> bool {
         let Some(entry) = self.tables.iter().find(|t| Arc::ptr_eq(&t.table, table)) else { return false };
-        if table.last_commit_seq.load(Ordering::Acquire) > cursor.snapshot_seq() {
+        if self.is_behind(table, cursor) {
             return false;
         }
         let own = entry.own.read();
