@@ -6,6 +6,8 @@
 //! by the next flush; until then they are computed when they are read. One manifest edit puts all of it in the place of what there was. The damaged files stay beside the new ones, with
 //! `.damaged` behind their names, until the table is dropped or a person removes them.
 //!
+//! In a ring of bytes that is done within the room that there is; if it is too little, more is made and all begins again.
+//!
 //! Nobody may write to the table meanwhile: the server's locks see to that, and a commit that comes in between all the
 //! same makes the repair fail without effect.
 
@@ -20,6 +22,7 @@ use crate::cursor::{Cursor, Direction};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
+use crate::fs::space::Room;
 use crate::index::Index;
 use crate::limits;
 use crate::live::LiveSegment;
@@ -27,6 +30,7 @@ use crate::manifest::edit::Edit;
 use crate::memtable::Key;
 use crate::newest::Newest;
 use crate::own::PrivateSegment;
+use crate::ring::WRITE_TRIES;
 use crate::row::RowLayout;
 use crate::schema::Schema;
 use crate::segment::{Loss, SegmentMeta, SegmentWriter};
@@ -71,39 +75,70 @@ impl Engine {
         table: &Arc<Table>,
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<Repaired> {
-        self.check_writable()?;
+        let mut takes = None;
+        for _ in 0..WRITE_TRIES {
+            self.check_writable()?;
+            // With the locks that a repair holds no room can be made.
+            let room = self.make_room_beside_rows(table, takes)?;
+            if let Some(repaired) = self.try_repair(table, room.as_ref(), progress)? {
+                return Ok(repaired);
+            }
+            takes = room.map(|room| room.wanted());
+        }
+        Err(Error::LimitExceeded {
+            what: format!("with what is written anew, table '{}'", table.name()),
+            limit: table.schema().ring.max_bytes.unwrap_or(0),
+        })
+    }
+
+    /// None if there is no room for what has to be written.
+    fn try_repair(
+        self: &Arc<Self>,
+        table: &Arc<Table>,
+        room: Option<&Arc<Room>>,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Option<Repaired>> {
         let tables = table.with_parts();
         let _alone: Vec<_> = tables.iter().map(|t| t.maintenance.lock()).collect();
         let before: Vec<u64> = tables.iter().map(|t| t.last_commit_seq.load(Ordering::Acquire)).collect();
         let mut repaired = Repaired::default();
         let mut swaps = Vec::new();
-        let result = self.prepare_repair(table, &mut repaired, &mut swaps, progress).and_then(|entries| {
+        let result = self.prepare_repair(table, room, &mut repaired, &mut swaps, progress).and_then(|entries| {
             let is_unchanged =
                 || tables.iter().zip(&before).all(|(t, &seq)| t.last_commit_seq.load(Ordering::Acquire) == seq);
-            self.commit_repair(table, &swaps, &entries, &is_unchanged).map(|()| entries)
+            if room.is_some_and(|room| room.is_over()) {
+                return Ok(false);
+            }
+            self.commit_repair(table, &swaps, &entries, &is_unchanged).map(|()| true)
         });
+        let take_back = |swaps: Vec<Swap>| {
+            swaps.iter().for_each(|Swap { table, new, .. }| self.remove_refused(table, new.as_slice()));
+        };
         match result {
-            Ok(_) => {
+            Ok(false) => {
+                take_back(swaps);
+                Ok(None)
+            }
+            Ok(true) => {
                 swaps.iter().for_each(|swap| self.keep_aside(&swap.old));
                 tables.iter().for_each(|t| self.workers.ask_merge(t.id));
                 if !repaired.tiers.is_empty() {
                     self.workers.ask_flush(table.id);
                 }
-                Ok(repaired)
+                Ok(Some(repaired))
             }
             Err(error) => {
-                for Swap { table, new, .. } in swaps {
-                    self.remove_refused(&table, new.as_slice());
-                }
+                take_back(swaps);
                 Err(error)
             }
         }
     }
 
-    /// Writes new segments for damaged ones and entries for indexes that need them.
+    /// Writes new segments for damaged ones and entries for indexes that need them, as far as there is room.
     fn prepare_repair(
         self: &Arc<Self>,
         table: &Arc<Table>,
+        room: Option<&Arc<Room>>,
         repaired: &mut Repaired,
         swaps: &mut Vec<Swap>,
         progress: &mut dyn FnMut(u64, u64) -> bool,
@@ -115,12 +150,16 @@ impl Engine {
         let mut done = 0;
         for segment in versions[0].segments.values() {
             if !is_whole(segment, &mut |now| progress(done + now, total))? {
-                let (new, losses) = self.salvage(table, segment, &mut |now| progress(done + now, total))?;
+                let (new, losses) = self.salvage(table, room, segment, &mut |now| progress(done + now, total))?;
                 repaired.segments += 1;
                 repaired.losses.extend(losses);
                 swaps.push(Swap { table: table.clone(), old: segment.clone(), new });
             }
             done += segment.meta().bytes;
+        }
+        if room.is_some_and(|room| room.is_over()) {
+            // Entries are made of what is in the new segments.
+            return Ok(Vec::new());
         }
         let mut rows = Version::clone(&versions[0]);
         self.swap(table, &mut rows, swaps);
@@ -133,13 +172,14 @@ impl Engine {
                 done += segment.meta().bytes;
             }
             is_sound = is_sound && self.leads_to_all(table, &rows, index, version)?;
-            entries.push(if is_sound { None } else { Some(self.rebuild(table, &rows, index, repaired)?) });
+            entries.push(if is_sound { None } else { Some(self.rebuild(table, room, (&rows, index), repaired)?) });
         }
         for (tier, version) in table.tiers().iter().zip(&versions[1 + indexes.len()..]) {
             let mut lost = None;
             for segment in version.segments.values() {
                 if !is_whole(segment, &mut |now| progress(done + now, total))? {
-                    let (new, losses) = self.salvage(&tier.table, segment, &mut |now| progress(done + now, total))?;
+                    let (new, losses) =
+                        self.salvage(&tier.table, room, segment, &mut |now| progress(done + now, total))?;
                     repaired.segments += 1;
                     *lost.get_or_insert(0) += losses.iter().map(|loss| loss.rows).sum::<u64>();
                     swaps.push(Swap { table: tier.table.clone(), old: segment.clone(), new });
@@ -155,6 +195,7 @@ impl Engine {
     fn salvage(
         &self,
         table: &Table,
+        room: Option<&Arc<Room>>,
         segment: &Arc<LiveSegment>,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<(Option<SegmentMeta>, Vec<Loss>)> {
@@ -163,7 +204,8 @@ impl Engine {
         let nullable = columns_that_may_be_null(&schema, &table.schema());
         let layout = Arc::new(RowLayout::new(schema));
         let id = self.take_segment_id();
-        let mut out = SegmentWriter::create(&self.fs, &table.dir, id, table.id, layout.clone(), Effort::Fast)?;
+        let out = SegmentWriter::create(&self.fs, &table.dir, id, table.id, layout.clone(), Effort::Fast)?;
+        let mut out = out.within(room.cloned());
         let losses = match segment.salvage(&layout, &|position| nullable[position], &mut out, progress) {
             Ok(losses) => losses,
             Err(error) => {
@@ -220,8 +262,8 @@ impl Engine {
     fn rebuild(
         &self,
         table: &Table,
-        rows: &Arc<Version>,
-        index: &Arc<Index>,
+        room: Option<&Arc<Room>>,
+        (rows, index): (&Arc<Version>, &Arc<Index>),
         repaired: &mut Repaired,
     ) -> Result<Vec<PrivateSegment>> {
         let layout = table.layout();
@@ -244,12 +286,12 @@ impl Engine {
                 repeated += u64::from(entries.insert(key, entry).is_some());
             }
             if bytes > limits::BULK_RUN_BYTES {
-                segments.extend(self.write_run_of_entries(index, &entry_layout, &entries)?);
+                segments.extend(self.write_run_of_entries(index, room, &entry_layout, &entries)?);
                 entries.clear();
                 bytes = 0;
             }
         }
-        segments.extend(self.write_run_of_entries(index, &entry_layout, &entries)?);
+        segments.extend(self.write_run_of_entries(index, room, &entry_layout, &entries)?);
         repaired.indexes.push(index.def.name.clone());
         if repeated > 0 {
             repaired.repeated.push((index.def.name.clone(), repeated));
@@ -260,11 +302,12 @@ impl Engine {
     fn write_run_of_entries(
         &self,
         index: &Index,
+        room: Option<&Arc<Room>>,
         layout: &Arc<RowLayout>,
         entries: &BTreeMap<Key, Vec<u8>>,
     ) -> Result<Vec<PrivateSegment>> {
         let rows = OutRows::new(entries.values().map(Vec::as_slice).collect(), None);
-        self.write_private(&index.table, layout, &rows, None, None)
+        self.write_private(&index.table, layout, &rows, None, room)
     }
 
     /// Puts the new segments and entries in the place of the old ones.

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use rrd_store::alter::Alteration;
 use rrd_store::cursor::Direction;
 use rrd_store::fs::sim::SimFs;
-use rrd_store::schema::{Ring, TierDef};
+use rrd_store::schema::{Bucket, Ring, TierDef};
 use rrd_store::{Config, Engine, OnDuplicate, Schema, Table, Txn};
 
 const SCHEMA: &str = r#"{"version": 1, "columns": [
@@ -73,12 +74,15 @@ struct Bench {
 
 impl Bench {
     fn new(max_bytes: u64, tiers: &str) -> Bench {
+        let tiers: Vec<TierDef> = serde_json::from_str(tiers).unwrap();
+        Bench::of(max_bytes, Schema { tiers, ..serde_json::from_str(SCHEMA).unwrap() })
+    }
+
+    fn of(max_bytes: u64, schema: Schema) -> Bench {
         let fs = SimFs::new();
         let engine = Bench::open(&fs);
-        let tiers: Vec<TierDef> = serde_json::from_str(tiers).unwrap();
-        let schema: Schema = serde_json::from_str(SCHEMA).unwrap();
         let ring = Ring { max_bytes: Some(max_bytes), ..Ring::default() };
-        engine.create_table("db/t", Schema { ring, tiers, ..schema }).unwrap();
+        engine.create_table("db/t", Schema { ring, ..schema }).unwrap();
         let table = engine.table("db/t").unwrap();
         let seed = std::env::var("RRD_SEED").ok().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
         let random = Random(0x9E37_79B9_7F4A_7C15 ^ seed.wrapping_mul(0x2545_F491_4F6C_DD1D));
@@ -125,6 +129,23 @@ impl Bench {
         let (table, definition) = (self.table.clone(), b"id".to_vec());
         let change = Alteration { table, schema, definition, built: Vec::new(), tiers };
         self.engine.alter_tables(vec![change]).unwrap();
+    }
+
+    /// Damages each n-th file of some tables.
+    fn damage(&self, tables: &[Arc<Table>], n: usize) -> usize {
+        let segments = |table: &Arc<Table>| table.segment_reports(false, &mut |_| {}, &|| false);
+        let damaged: Vec<_> = tables.iter().flat_map(segments).step_by(n).collect();
+        for segment in &damaged {
+            let place = segment.meta.bytes / 2 + self.max_bytes % 7;
+            self.fs.corrupt(&Path::new("/data/rrd").join(&segment.file), place, 1);
+        }
+        damaged.len()
+    }
+
+    fn check(&self, what: &str) {
+        let (most, over) = self.fs.watched();
+        println!("{what}: {} rows, {most} of {} bytes at most", self.visible(), self.max_bytes);
+        assert_eq!(over, 0, "{what}: {most} of {} bytes at most", self.max_bytes);
     }
 
     fn key(sensor: u64, time: u64) -> Vec<u8> {
@@ -474,7 +495,7 @@ fn check_tiers(bench: &Bench) {
     for tier in bench.table.tiers().iter() {
         let buckets = times(&mut txn, &tier.table, Some("walk_count"));
         let length = match tier.def.bucket {
-            rrd_store::schema::Bucket::Fixed { length, .. } => length / 1_000_000,
+            Bucket::Fixed { length, .. } => length / 1_000_000,
             _ => panic!("a bucket of another kind"),
         };
         let from = oldest.div_ceil(length) * length;
@@ -498,18 +519,11 @@ fn check_tiers(bench: &Bench) {
 /// New tiers are built within the limit, those of a full ring too, and as rows and as many tiers as there are before.
 #[test]
 fn tiers_that_are_added_take_their_room_before_they_are_built() {
-    let of = |id: u32, minutes: u64| {
-        let bucket = serde_json::json!({"fixed": {"length": minutes * 60_000_000}});
-        serde_json::from_value::<TierDef>(
-            serde_json::json!({"id": id, "name": format!("{minutes}m"), "bucket": bucket}),
-        )
-        .unwrap()
-    };
     for (before, added) in [
-        (vec![], vec![of(1, 30), of(2, 240), of(3, 1440)]),
-        (vec![of(1, 30)], vec![of(2, 10), of(3, 240)]),
-        (vec![], vec![of(1, 1440)]),
-        (vec![of(1, 1440)], vec![of(2, 5)]),
+        (vec![], vec![tier(1, 30), tier(2, 240), tier(3, 1440)]),
+        (vec![tier(1, 30)], vec![tier(2, 10), tier(3, 240)]),
+        (vec![], vec![tier(1, 1440)]),
+        (vec![tier(1, 1440)], vec![tier(2, 5)]),
     ] {
         let is_paced = added.len() != 2;
         let load = Load { late: 20, updates: 4, deletes: 1, laps: 1, jumps: false, is_paced };
@@ -525,6 +539,71 @@ fn tiers_that_are_added_take_their_room_before_they_are_built() {
         check_tiers(&bench);
         bench.run_steps(&load, LAP / 4);
         assert_eq!(bench.fs.watched().1, 0, "{:?}", bench.fs.watched());
+    }
+}
+
+fn tier(id: u32, minutes: u64) -> TierDef {
+    let bucket = Bucket::Fixed { length: minutes * 60_000_000, offset: 0 };
+    TierDef { id, name: format!("{minutes}m"), bucket, keep: None }
+}
+
+/// Buckets that are built anew, because a new column has a value in old rows, stand beside the old ones for a while.
+#[test]
+fn tiers_that_change_are_built_within_the_limit() {
+    let load = Load { late: 20, updates: 4, deletes: 1, laps: 1, jumps: false, is_paced: true };
+    for tiers in [vec![tier(1, 240)], vec![tier(1, 30), tier(2, 240), tier(3, 1440)]] {
+        let mut bench = Bench::of(300_000, Schema { tiers, ..serde_json::from_str(SCHEMA).unwrap() });
+        bench.run(&load);
+        bench.check("before");
+        bench.alter(true, |schema| {
+            let column = r#"{"id": 4, "name": "new", "lane": {"int": {"width": 4}}, "nullable": true,
+                "number": {"integer": {"bias": 0}}, "initial": {"bits": 7}}"#;
+            schema.columns.push(serde_json::from_str(column).unwrap());
+        });
+        bench.check("after");
+        assert!(bench.visible() > 10_000);
+        check_tiers(&bench);
+        bench.engine.optimize_table(&bench.table, &mut |_, _| true).unwrap();
+        bench.wait();
+        bench.check("merged");
+    }
+}
+
+/// What REPAIR TABLE writes anew stands beside what is damaged.
+#[test]
+fn a_repair_stays_within_the_limit() {
+    let indexes = r#"[{"id": 1, "name": "by_noise", "unique": false, "columns": [{"column": 3}]}]"#;
+    for (damages, with_index) in [("few", true), ("all", false), ("index", true), ("tiers", false)] {
+        let mut schema: Schema = serde_json::from_str(SCHEMA).unwrap();
+        schema.tiers = vec![tier(1, 60), tier(2, 1440)];
+        if with_index {
+            schema.indexes = serde_json::from_str(indexes).unwrap();
+        }
+        let mut bench = Bench::of(300_000, schema);
+        let load = Load { late: 20, updates: 4, deletes: 1, laps: 1, jumps: false, is_paced: true };
+        bench.run(&load);
+        let rows = bench.visible();
+        let table = bench.table.clone();
+        bench.engine.flush_table(&table).unwrap();
+        bench.wait();
+        let tiers: Vec<_> = table.tiers().iter().map(|tier| tier.table.clone()).collect();
+        let damaged = match damages {
+            "few" => bench.damage(std::slice::from_ref(&table), 5),
+            "all" => bench.damage(std::slice::from_ref(&table), 1),
+            "index" => bench.damage(&[table.indexes()[0].table.clone()], 1),
+            _ => bench.damage(&tiers, 1),
+        };
+        let repaired = bench.engine.repair_table(&table, &mut |_, _| true).unwrap();
+        println!("{damages}: {damaged} files damaged, {} repaired, {rows} rows before", repaired.segments);
+        assert_eq!(repaired.indexes.len(), usize::from(with_index));
+        assert!(repaired.segments > 0 || with_index);
+        bench.check("repaired");
+        bench.engine.flush_table(&table).unwrap();
+        bench.check("flushed");
+        assert_eq!(bench.engine.check_table(&table, &mut |_, _| true).unwrap(), Vec::<String>::new());
+        bench.run_steps(&load, LAP / 4);
+        bench.check("afterwards");
+        assert!(bench.visible() > rows / 4, "{} of {rows} rows", bench.visible());
     }
 }
 

@@ -286,6 +286,9 @@ impl Engine {
         let Some(max_bytes) = self.ring_of(table, layout.schema()).and_then(|ring| ring.max_bytes) else {
             return Ok(None);
         };
+        if takes.is_some() && frozen.touched().is_some_and(|touched| touched.builds().next().is_some()) {
+            return self.make_room_beside_rows(table, takes);
+        }
         let horizon = table.version().gate.position().time;
         let mut rows = frozen.len();
         if takes.is_some() {
@@ -385,12 +388,8 @@ impl Engine {
         let beside = share.beside.iter().map(|tier| segment_bytes(tier)).sum::<u64>() + share.built;
         let most = of_tiers.saturating_sub(beside).max(of_tiers / share.tiers.max(1) as u64);
         self.let_go(&base, &space);
-        let (free, rows) = (space.free(), segment_bytes(&base));
-        let fitting = match takes <= free || !is_from_rows {
-            true => takes,
-            // Of fewer rows are fewer buckets.
-            false => (takes as f64 * (rows + free) as f64 / (rows + takes).max(1) as f64) as u64,
-        };
+        let rows = segment_bytes(&base);
+        let fitting = if is_from_rows { fitting_beside_rows(takes, rows, space.free()) } else { takes };
         let wanted = (fitting.min(most) as f64 * BUILD_MARGIN) as u64 + SEGMENT_OVERHEAD;
         let excess = (beside + wanted).saturating_sub(of_tiers);
         self.make_room_in_tiers(&base, &share.beside, 0, excess)?;
@@ -398,6 +397,16 @@ impl Engine {
         let left = if is_from_rows { segment_bytes(&base) as f64 / rows.max(1) as f64 } else { 1.0 };
         let fits = wanted as f64 / BUILD_MARGIN / (takes as f64 * left).max(1.0);
         Ok(room.map(|room| (room, if fitting > most { fits.min(1.0) } else { 1.0 })))
+    }
+
+    /// Before something is written whose bytes become fewer when rows go; `takes` are those that it had, if that was tried and
+    /// was too much.
+    pub(crate) fn make_room_beside_rows(&self, table: &Arc<Table>, takes: Option<u64>) -> Result<Option<Arc<Room>>> {
+        let Some(RingOfBytes { base, space, .. }) = self.ring_of_bytes(table)? else { return Ok(None) };
+        self.let_go(&base, &space);
+        let rows = segment_bytes(&base) + base.indexes().iter().map(|index| segment_bytes(&index.table)).sum::<u64>();
+        let wanted = |takes| (fitting_beside_rows(takes, rows, space.free()) as f64 * BUILD_MARGIN) as u64;
+        self.make_room(table, takes.map_or(0, |takes| wanted(takes) + SEGMENT_OVERHEAD))
     }
 
     /// Before rows of a large transaction are written; `takes` are the bytes that they took, if that was tried.
@@ -508,6 +517,14 @@ impl Written {
         let metas = segments.iter().map(|p| p.segment.meta());
         let (rows, bytes) = metas.fold((0, 0), |(rows, bytes), m| (rows + m.rows, bytes + m.bytes));
         (rows >= FRESH_ROWS).then(|| bytes as f64 / rows as f64 * ESTIMATE_MARGIN)
+    }
+}
+
+/// What is left of bytes that are computed from rows, or stand in for them, when as many rows go as make room for it.
+fn fitting_beside_rows(takes: u64, rows: u64, free: u64) -> u64 {
+    match takes <= free {
+        true => takes,
+        false => (takes as f64 * (rows + free) as f64 / (rows + takes).max(1) as f64) as u64,
     }
 }
 
