@@ -882,7 +882,7 @@ impl Table {
             making_room: Mutex::default(),
             fallen_rows: AtomicU64::new(0),
             fallen_seen: Mutex::default(),
-            flushed_row_bytes: AtomicU64::new(0),
+            last_flush: Mutex::default(),
             pushed_until: AtomicU64::new(0),
             refused_rows: AtomicU64::new(0),
         }

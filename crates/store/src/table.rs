@@ -78,8 +78,8 @@ pub struct Table {
     pub(crate) fallen_rows: AtomicU64,
     /// How many of them had when it was last looked where they are; of an index those of its table.
     pub(crate) fallen_seen: Mutex<Option<u64>>,
-    /// Bytes that flushes write for each row, as an f64; 0 if that is not known. Of a table in a ring of bytes.
-    pub(crate) flushed_row_bytes: AtomicU64,
+    /// Rows of the last flush, and the bytes that it wrote, if that is known. Of a table in a ring of bytes.
+    pub(crate) last_flush: Mutex<Option<(u64, u64)>>,
     /// Of a tier in a ring of bytes: buckets before this time had to go, whoever needs them.
     pub(crate) pushed_until: AtomicU64,
     /// Rows that were not stored because they are behind the horizon, since the start.
