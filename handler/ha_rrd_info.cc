@@ -10,7 +10,7 @@
 
 #include "errors.h"
 
-static_assert(sizeof(RrdTableStats) == 56, "RrdTableStats differs from the store's");
+static_assert(sizeof(RrdTableStats) == 64, "RrdTableStats differs from the store's");
 
 static const uint block_bytes= 16384;
 
@@ -32,6 +32,7 @@ void ha_rrd::fill_statistics(const RrdTableStats &found, uint what)
   stats.data_file_length= found.data_bytes;
   stats.index_file_length= found.index_bytes;
   stats.delete_length= 0;
+  stats.update_time= (time_t) found.update_time;
   stats.deleted= 0;
   stats.mean_rec_length= (ulong) (found.rows ? found.data_bytes / found.rows : 0);
   stats.block_size= block_bytes;

@@ -363,6 +363,8 @@ typedef struct RrdTableStats {
   uint64_t index_bytes;
   // The next AUTO_INCREMENT value.
   uint64_t next_auto_increment;
+  // When rows were last committed since the start of the server, in seconds since 1970; 0: not yet.
+  int64_t update_time;
 } RrdTableStats;
 
 // AUTO_INCREMENT values: `offset`, `offset + step`, ... up to `max`, the largest that the column holds.

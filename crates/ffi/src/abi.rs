@@ -333,6 +333,8 @@ pub struct RrdTableStats {
     pub index_bytes: u64,
     /// The next AUTO_INCREMENT value.
     pub next_auto_increment: u64,
+    /// When rows were last committed since the start of the server, in seconds since 1970; 0: not yet.
+    pub update_time: i64,
 }
 
 /// Settings of the engine.
@@ -449,7 +451,7 @@ const _: () = {
     assert!(size_of::<RrdKeyPart>() == 16);
     assert!(size_of::<RrdIndex>() == 40);
     assert!(size_of::<RrdTableDefinition>() == 80);
-    assert!(size_of::<RrdTableStats>() == 56);
+    assert!(size_of::<RrdTableStats>() == 64);
     assert!(size_of::<RrdConfig>() == 40);
 };
 

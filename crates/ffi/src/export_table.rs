@@ -172,6 +172,7 @@ pub unsafe extern "C" fn rrd_table_stats(table: *const RrdTable, out: *mut RrdTa
                 mean_row_bytes: stats.mean_row_bytes,
                 index_bytes: stats.index_bytes,
                 next_auto_increment: get(table)?.handle.table().next_auto_increment(),
+                update_time: stats.written_at / 1_000_000,
             };
             Ok(())
         })

@@ -61,6 +61,8 @@ pub struct Scan {
     /// Rows of the span that lie within the bounds.
     usable: usize,
     is_at_bound: bool,
+    /// There was no further row in its direction: it stands behind the last one.
+    is_over: bool,
     span_rows: usize,
     key: Vec<u8>,
 }
@@ -81,6 +83,7 @@ impl Scan {
             done: 0,
             usable: 0,
             is_at_bound: false,
+            is_over: false,
             span_rows: FIRST_SPAN_ROWS,
             key: Vec::new(),
         }
@@ -91,6 +94,7 @@ impl Scan {
         self.forget_span();
         self.span_rows = if key.is_none() { LONGEST_SPAN_ROWS } else { FIRST_SPAN_ROWS };
         self.is_at_bound = false;
+        self.is_over = false;
         self.direction = direction;
         self.cursor.set_bounds(bounds.low.as_deref(), bounds.high.as_deref());
         self.bounds = bounds;
@@ -116,13 +120,14 @@ impl Scan {
     }
 
     /// Moves to the next row in `direction`, when it does not go ahead (see [`Scan::fold`]); false at the end. A change of
-    /// direction goes on from the current row, without bounds.
+    /// direction goes on from the current row, or from the end that was reached, without bounds.
     pub fn step(&mut self, direction: Direction, plans: &[Plan], session: &Session) -> Outcome<bool> {
         if direction != self.direction && !self.turn(direction)? {
             return Ok(false);
         }
         while self.done == self.usable {
             if self.is_at_bound || !self.load_span(plans, session)? {
+                self.is_over = true;
                 return Ok(false);
             }
         }
@@ -198,6 +203,14 @@ impl Scan {
     }
 
     fn turn(&mut self, direction: Direction) -> Outcome<bool> {
+        if self.is_over {
+            let (from, inclusive) = match self.direction {
+                Direction::Forward => (self.bounds.high.take(), false),
+                Direction::Backward => (self.bounds.low.take(), true),
+            };
+            self.seek(from, inclusive, direction, Bounds::default())?;
+            return Ok(true);
+        }
         let mut key = Vec::new();
         let found = self.copy_place(&mut key)?;
         if found {

@@ -372,8 +372,17 @@ impl Engine {
         self.finish(pending, durable)
     }
 
-    /// Applies (or drops) a commit in its turn; returns when that is done.
-    pub(crate) fn finish(&self, pending: &Arc<Pending>, durable: Result<()>) -> Result<()> {
+    /// Applies (or drops) a commit of rows in its turn; returns when that is done.
+    fn finish(&self, pending: &Arc<Pending>, durable: Result<()>) -> Result<()> {
+        self.finish_in_turn(pending, durable)?;
+        let now = self.clock_micros();
+        for table in pending.tables.iter().map(|t| &t.table).chain(pending.drops.iter().map(|d| &d.table)) {
+            table.written_at.store(now, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn finish_in_turn(&self, pending: &Arc<Pending>, durable: Result<()>) -> Result<()> {
         if pending.decide(durable.is_ok()) != PendingState::Done {
             self.apply_ready();
             // Commits before this one may still wait for the disk.
@@ -429,7 +438,7 @@ impl Engine {
             queue.next_seq += 1;
             self.enqueue(&mut queue, seq, self.wal.position(), (vec![writes], Vec::new()), None, None)
         };
-        self.finish(&pending, Ok(()))
+        self.finish_in_turn(&pending, Ok(()))
     }
 
     fn apply(&self, pending: &Pending) {

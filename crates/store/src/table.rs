@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -62,6 +62,8 @@ pub struct Table {
     pub(crate) readable_from: AtomicU64,
     /// Sequence number of the newest commit that wrote to the table, applied or not.
     pub(crate) last_commit_seq: AtomicU64,
+    /// When rows of it were last committed since the start, in microseconds since the epoch; 0: not yet.
+    pub(crate) written_at: AtomicI64,
     /// What records of the log may lean on. Changed only by whoever holds the commit queue, or at the start.
     pub(crate) log_bases: Mutex<Bases>,
     /// Commits up to here are in segments, or were truncated.
@@ -103,6 +105,8 @@ pub struct TableStats {
     pub mean_row_bytes: u64,
     /// The next row number of a table without a key.
     pub next_row_number: u64,
+    /// When rows of it were last committed since the start, in microseconds since the epoch; 0: not yet.
+    pub written_at: i64,
 }
 
 /// The newest version of a row that a look-up found.
@@ -180,6 +184,7 @@ impl Table {
             segments: version.segments.len() as u64,
             mean_row_bytes: bytes.checked_div(stored).unwrap_or(0),
             next_row_number: self.next_row_number.load(Ordering::Relaxed),
+            written_at: self.written_at.load(Ordering::Relaxed),
         }
     }
 
