@@ -19,6 +19,7 @@ INSERT_SPAN = (FIRST_TS, FIRST_TS + 30 * data.DAY)
 
 # The trickle: clients that poll all series between them, and rows of a commit.
 TRICKLE_CLIENTS, TRICKLE_ROWS = 8, 100
+TRICKLE_KEYS = {1: "each commit synced", 2: "synced once a second"}
 
 
 # Where all engines have their files.
@@ -199,30 +200,35 @@ def insert_once(engine, table, durability, rows, count, run_ms):
 
 
 def trickle(engines, config, results):
-    """Many series, polled in turn by eight clients, a hundred readings a commit, each commit durable: what goes to the disk."""
-    series = config["series"]
-    table = data.Table("trickle", data.SENSORDATA, data.SENSORDATA_KEY, None, 0)
+    """Many series, polled in turn by eight clients, a hundred readings a commit, each commit durable and then synced once a
+    second: what goes to the disk."""
     for engine in engines:
         if not engine.trickle:
             continue
         polls = max(1, int(config["polls"] * engine.trickle))
-        with step(f"{engine.name}: a trickle of {series:,} series, {polls} readings of each") as notes:
-            engine.set_durability(1)
-            engine.begin()
-            engine.create(table, INSERT_SPAN)
-            counters, before = engine.counters(), device_bytes_written(WORK)
-            each = series // TRICKLE_CLIENTS
-            done = engine.insert(table, TRICKLE_CLIENTS, TRICKLE_ROWS, 3_600_000, FIRST_TS, each, each * polls // TRICKLE_ROWS)
-            settled = engine.settle([table], config["quiet_s"])
-            figures = written_since(before)
-            kept = engine.bytes_on_disk()
-            counted = {name: value - counters.get(name, 0) for name, value in engine.counters().items()}
-            rows = done["statements"] * TRICKLE_ROWS
-            figures |= {"rows": rows, "rows_a_second": done["rows_a_second"], "settled_s": settled, "bytes_on_disk": kept,
-                        "log_bytes": engine.log_bytes_on_disk(), "counters": counted}
-            put(results, "trickle", engine, "figures", figures)
-            notes.append(f"{figures.get('bytes_written', 0) / rows:.1f} bytes written a row, {kept / rows:.1f} kept")
-            engine.drop(table)
+        for durability, key in TRICKLE_KEYS.items():
+            with step(f"{engine.name}: a trickle of {config['series']:,} series, {polls} readings of each, {key}") as notes:
+                figures = trickle_once(engine, config, durability, polls)
+                put(results, "trickle", engine, key, figures)
+                rows = figures["rows"]
+                notes.append(f"{figures.get('bytes_written', 0) / rows:.1f} bytes written a row, {figures['bytes_on_disk'] / rows:.1f} kept")
+
+
+def trickle_once(engine, config, durability, polls):
+    table = data.Table("trickle", data.SENSORDATA, data.SENSORDATA_KEY, None, 0)
+    engine.begin()
+    engine.set_durability(durability)
+    engine.create(table, INSERT_SPAN)
+    counters, before = engine.counters(), device_bytes_written(WORK)
+    each = config["series"] // TRICKLE_CLIENTS
+    done = engine.insert(table, TRICKLE_CLIENTS, TRICKLE_ROWS, 3_600_000, FIRST_TS, each, each * polls // TRICKLE_ROWS)
+    settled = engine.settle([table], config["quiet_s"])
+    figures = written_since(before)
+    counted = {name: value - counters.get(name, 0) for name, value in engine.counters().items()}
+    figures |= {"rows": done["statements"] * TRICKLE_ROWS, "rows_a_second": done["rows_a_second"], "settled_s": settled,
+                "bytes_on_disk": engine.bytes_on_disk(), "log_bytes": engine.log_bytes_on_disk(), "counters": counted}
+    engine.drop(table)
+    return figures
 
 
 # -- the full ring -----------------------------------------------------------------------------

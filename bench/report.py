@@ -123,13 +123,13 @@ def times_table(results, part, keys=None):
 
 
 def trickle_table(results):
-    def row(name, found):
-        figures = {"bytes_written": math.nan} | found["figures"]
-        return [name, number(figures["rows"]), number(figures["rows_a_second"]), number(figures["bytes_written"] / figures["rows"], 1),
+    def row(name, key, found):
+        figures = {"bytes_written": math.nan} | found
+        return [f"{name}, {key}", number(figures["rows"]), number(figures["rows_a_second"]), number(figures["bytes_written"] / figures["rows"], 1),
                 number(figures["bytes_on_disk"] / figures["rows"], 1), number(figures["bytes_written"] / figures["bytes_on_disk"], 1)]
 
     return table(["", "rows", "rows a second", "bytes written a row", "bytes kept a row", "written per byte kept"],
-                 [row(*pair) for pair in results["trickle"].items()])
+                 [row(name, key, found) for name, runs in results["trickle"].items() for key, found in runs.items()])
 
 
 def ring_table(results):

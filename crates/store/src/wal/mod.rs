@@ -322,8 +322,7 @@ impl Wal {
         let (outcome, file_bytes) = MutexGuard::unlocked(shared, || {
             let _pause = durable.then(Pause::begin);
             let mut writer = self.writer.lock();
-            let outcome = writer.write(&group, start);
-            let outcome = if durable { outcome.and_then(|()| writer.sync()) } else { outcome };
+            let outcome = writer.write(&group, start, durable);
             (outcome, writer.bytes())
         });
         shared.busy = false;

@@ -436,6 +436,26 @@ fn threads_on_a_disk_wait_for_each_other_and_all_are_durable() {
     }
 }
 
+/// Room costs its bytes once more, so only syncs of little are worth it.
+#[test]
+fn files_get_room_where_each_commit_is_synced_and_none_where_a_sync_follows_many() {
+    let bytes_of_file = |each_is_synced| {
+        let dir = tempfile::tempdir().unwrap();
+        let wal = Wal::open(Arc::new(OsFs), dir.path(), &mut |_, _| Ok(())).unwrap();
+        for _ in 0..300 {
+            let lsn = wal.append(&[1; 1000]).unwrap();
+            if each_is_synced { wal.sync(lsn) } else { wal.write(lsn) }.unwrap();
+        }
+        wal.sync(wal.position()).unwrap();
+        let files = OsFs.list(dir.path()).unwrap();
+        assert_eq!((files.len(), wal.bytes() > 300_000), (1, true));
+        (files[0].bytes, wal.bytes())
+    };
+    let (on_disk, written) = bytes_of_file(false);
+    assert_eq!(on_disk, written);
+    assert_eq!(bytes_of_file(true).0, limits::LOG_ROOM_BYTES);
+}
+
 #[test]
 fn threads_that_want_a_write_and_threads_that_want_a_sync_are_both_served() {
     let fs = new_fs(0);

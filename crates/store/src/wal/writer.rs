@@ -44,13 +44,16 @@ struct Current {
     number: u64,
     /// Up to here room was asked for.
     room: u64,
+    /// What was durable at last.
+    synced: u64,
 }
 
 impl Current {
-    /// Makes room for `bytes` more. Large groups go without: their own bytes are the larger part of a sync.
+    /// Makes room for `bytes` more, which a sync follows. It costs its bytes once more, so a sync of much goes without: that
+    /// of a large group, or of all the groups of a second.
     fn reserve(&mut self, bytes: u64) {
         let end = self.file.len() + bytes;
-        if end > self.room && bytes < LOG_ROOM_BYTES / 16 {
+        if end > self.room && end - self.synced < LOG_ROOM_BYTES / 16 {
             self.room = end.next_multiple_of(LOG_ROOM_BYTES);
             self.file.reserve(self.room);
         }
@@ -97,8 +100,13 @@ impl Writer {
         }
     }
 
-    /// Hands a group of frames, the first at `start`, to the operating system.
-    pub fn write(&mut self, group: &[u8], start: Lsn) -> Result<(), Failure> {
+    /// Hands a group of frames, the first at `start`, to the operating system; and makes all that was written durable.
+    pub fn write(&mut self, group: &[u8], start: Lsn, durable: bool) -> Result<(), Failure> {
+        self.hand_over(group, start, durable)?;
+        if durable { self.sync() } else { Ok(()) }
+    }
+
+    fn hand_over(&mut self, group: &[u8], start: Lsn, durable: bool) -> Result<(), Failure> {
         if group.is_empty() {
             return Ok(());
         }
@@ -111,7 +119,9 @@ impl Writer {
         }
         let path = self.current_path();
         if let Some(current) = &mut self.current {
-            current.reserve(group.len() as u64);
+            if durable {
+                current.reserve(group.len() as u64);
+            }
             if let Err(e) = current.file.write(group) {
                 let e = at(&path, e);
                 if !e.is_disk_full() {
@@ -125,11 +135,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes everything written durable.
-    pub fn sync(&mut self) -> Result<(), Failure> {
+    fn sync(&mut self) -> Result<(), Failure> {
         let path = self.current_path();
         match &mut self.current {
-            Some(current) => current.file.sync().map_err(|e| Failure::Broken(at(&path, e))),
+            Some(current) => {
+                current.file.sync().map_err(|e| Failure::Broken(at(&path, e)))?;
+                current.synced = current.file.len();
+                Ok(())
+            }
             None => Ok(()),
         }
     }
@@ -216,7 +229,7 @@ impl Writer {
             Ok(file) => {
                 // The name must be durable before a record in the file counts as durable.
                 self.fs.sync_dir(&self.dir).map_err(Failure::Broken)?;
-                self.current = Some(Current { file, number, room: HEADER_BYTES as u64 });
+                self.current = Some(Current { file, number, room: HEADER_BYTES as u64, synced: HEADER_BYTES as u64 });
                 self.next_number = number + 1;
                 Ok(())
             }
