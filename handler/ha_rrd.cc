@@ -152,6 +152,8 @@ int ha_rrd::enter_statement(THD *thd)
   if (!connection)
     return HA_ERR_OUT_OF_MEM;
   int failed= connection->begin_statement(thd);
+  if (unlikely(inited != NONE))
+    rrd_scan_keep(store());
   if (!failed && as_text)
     failed= result(rrd_session_lock_table(connection->session(), store(), only_inserts, &m_error));
   return failed;

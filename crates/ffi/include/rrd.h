@@ -1263,6 +1263,12 @@ int32_t rrd_scan_next(struct RrdTable *table,
                       uint8_t *record,
                       struct RrdError *error);
 
+// A statement begins: a scan that is still open, as HANDLER's are, goes on in what it sees.
+//
+// # Safety
+// Pointers are null or valid.
+void rrd_scan_keep(struct RrdTable *table);
+
 // Ends the scan.
 //
 // # Safety

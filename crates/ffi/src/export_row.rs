@@ -321,6 +321,21 @@ pub unsafe extern "C" fn rrd_scan_next(
     }
 }
 
+/// A statement begins: a scan that is still open, as HANDLER's are, goes on in what it sees.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_scan_keep(table: *mut RrdTable) {
+    // SAFETY: promised by the caller.
+    let _ = unsafe {
+        guard(std::ptr::null_mut(), || {
+            get_mut(table)?.handle.keep_scan();
+            Ok(())
+        })
+    };
+}
+
 /// Ends the scan.
 ///
 /// # Safety

@@ -107,13 +107,15 @@ impl Scan {
     /// have come.
     pub fn go_on_with(&mut self, cursor: Cursor, again: bool, direction: Direction) -> Outcome<()> {
         let mut place = Vec::new();
-        let (from, inclusive) = match (self.copy_place(&mut place)?, &self.span) {
-            (true, _) => (Some(place), again),
-            (false, None) => (self.start.take(), self.is_start_inclusive),
-            // It came to its end.
-            (false, Some(_)) => return Ok(()),
-        };
+        let has_place = !self.is_over && self.copy_place(&mut place)?;
         self.cursor = cursor;
+        if self.is_over {
+            return Ok(());
+        }
+        let (from, inclusive) = match has_place {
+            true => (Some(place), again),
+            false => (self.start.take(), self.is_start_inclusive),
+        };
         let bounds = std::mem::take(&mut self.bounds);
         let bounds = if direction == self.direction { bounds } else { Bounds::default() };
         self.seek(from, inclusive, direction, bounds)

@@ -48,6 +48,8 @@ pub struct TableHandle {
     looking: Looking,
     /// How often the transaction had waited for locks when the scan's view was taken.
     waits_seen: u64,
+    /// The scan was begun by an earlier statement, and not read from in this one.
+    is_view_older: bool,
     /// The row read last was not locked by this transaction before.
     is_lock_new: bool,
     scratch: Scratch,
@@ -97,6 +99,7 @@ impl TableHandle {
             conditions: None,
             looking: Looking::Never,
             waits_seen: 0,
+            is_view_older: false,
             is_lock_new: false,
             scratch: Scratch::default(),
             scan: None,
@@ -386,20 +389,33 @@ impl TableHandle {
     pub fn open_scan(&mut self, session: &mut Session, index: Option<usize>) -> Outcome<()> {
         self.leave_scan(Current::Nothing);
         self.scan_index = index;
+        self.is_view_older = false;
+        let (cursor, walk) = self.new_cursor(session)?;
+        self.scan = Some(Scan::new(cursor, walk, self.ahead.clone()));
+        Ok(())
+    }
+
+    /// A scan that is open when a statement begins, as HANDLER's are, goes on in what that statement sees.
+    pub fn keep_scan(&mut self) {
+        self.fold();
+        self.is_view_older = self.scan.is_some();
+    }
+
+    /// The cursor of a scan along `scan_index`.
+    fn new_cursor(&mut self, session: &mut Session) -> Outcome<(Cursor, Walk)> {
         self.read_entry = None;
         if self.locking.is_some() {
-            let walk = if index.is_some() { Walk::Indexed } else { Walk::Rows };
-            self.scan = Some(Scan::new(self.locking_cursor(session)?, walk, self.ahead.clone()));
-            return Ok(());
+            let walk = if self.scan_index.is_some() { Walk::Indexed } else { Walk::Rows };
+            return Ok((self.locking_cursor(session)?, walk));
         }
-        let (txn, ahead) = (session.txn(), self.ahead.clone());
-        let scan = match index.map(|place| self.format.index(place)).transpose()? {
+        let txn = session.txn();
+        Ok(match self.scan_index.map(|place| self.format.index(place)).transpose()? {
             None => {
                 let mut cursor = txn.cursor(&self.table)?;
                 if let Some(conditions) = &self.conditions {
                     cursor.limit_to(conditions);
                 }
-                Scan::new(cursor, Walk::Rows, ahead)
+                (cursor, Walk::Rows)
             }
             Some(index) => {
                 let number = index.number;
@@ -407,13 +423,11 @@ impl TableHandle {
                 let plans: Option<Vec<_>> = self.read.iter().map(|plan| plan.from_entry(&of_store)).collect();
                 self.read_entry = plans.map(|plans| plans.concat());
                 match &self.read_entry {
-                    Some(_) => Scan::new(txn.entry_cursor(&self.table, number)?, Walk::Entries(of_store), ahead),
-                    None => Scan::new(txn.index_cursor(&self.table, number)?, Walk::Indexed, ahead),
+                    Some(_) => (txn.entry_cursor(&self.table, number)?, Walk::Entries(of_store)),
+                    None => (txn.index_cursor(&self.table, number)?, Walk::Indexed),
                 }
             }
-        };
-        self.scan = Some(scan);
-        Ok(())
+        })
     }
 
     /// The parts of the key that the scan goes along.
@@ -506,6 +520,9 @@ impl TableHandle {
     pub fn step(&mut self, session: &mut Session, direction: Direction, record: &mut [u8]) -> Outcome<()> {
         self.fold();
         session.note_reads(std::mem::take(&mut self.uncounted));
+        if self.is_view_older {
+            self.renew_kept_scan(session, direction)?;
+        }
         let mut is_gone = false;
         if self.looking == Looking::Now {
             if self.read_looked_at(session, record)? && self.is_at_its_place(session)? {
@@ -537,6 +554,18 @@ impl TableHandle {
                 found => is_gone = found != Found::Skipped,
             }
         }
+    }
+
+    #[cold]
+    fn renew_kept_scan(&mut self, session: &mut Session, direction: Direction) -> Outcome<()> {
+        self.is_view_older = false;
+        let scan = self.scan.as_ref().ok_or_else(no_scan)?;
+        if !session.txn().is_outdated(&self.table, scan.cursor()) {
+            return Ok(());
+        }
+        let (cursor, _) = self.new_cursor(session)?;
+        let scan = self.scan.as_mut().ok_or_else(no_scan)?;
+        scan.go_on_with(cursor, false, direction)
     }
 
     // -- Single rows -----------------------------------------------------------------------------------------

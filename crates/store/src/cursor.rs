@@ -209,6 +209,11 @@ impl Cursor {
         self.snapshot.seq() > other.snapshot.seq()
     }
 
+    /// Whether own writes of its transaction are among what it reads.
+    pub(crate) fn has_own_writes(&self) -> bool {
+        self.own_generation != 0 || self.own.as_ref().is_some_and(|own| !own.read().is_empty())
+    }
+
     /// The last commit that it sees.
     pub(crate) fn snapshot_seq(&self) -> u64 {
         self.snapshot.seq()

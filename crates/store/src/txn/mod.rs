@@ -491,6 +491,13 @@ impl Txn {
         table.last_commit_seq.load(Ordering::Acquire) > cursor.snapshot_seq()
     }
 
+    /// Whether a cursor of an earlier statement, or of an earlier transaction of this connection, may show something else
+    /// than a new one.
+    pub fn is_outdated(&self, table: &Arc<Table>, cursor: &Cursor) -> bool {
+        let has_written = self.tables.iter().any(|t| Arc::ptr_eq(&t.table, table) && !t.own.read().is_empty());
+        has_written || cursor.has_own_writes() || self.is_behind(table, cursor)
+    }
+
     /// Whether a row that a locking cursor showed, and that is locked now, is still its newest version: nobody wrote to
     /// the table since, and this transaction not to the row. Who wrote to the row held its lock until that was applied.
     pub fn is_still_newest(&self, table: &Arc<Table>, cursor: &Cursor, key: &[u8]) -> bool {
