@@ -141,7 +141,7 @@ int ha_rrd::enter_statement(THD *thd)
   /* Nobody writes to a tier: there is nothing to lock. */
   if (is_tier())
     m_asked_locking= RRD_LOCK_NONE;
-  const bool as_text= !is_tier() && rrd_is_repeated_as_text(thd);
+  const bool as_text= !is_tier() && rrd_is_repeated_as_text(thd, table_share);
   const bool only_inserts= m_asked_locking == RRD_LOCK_EXCLUSIVE && rrd_only_inserts(thd);
   m_locking= m_asked_locking;
   if (m_locking == RRD_LOCK_NONE && as_text)

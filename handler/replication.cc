@@ -9,6 +9,7 @@
 */
 #include "replication.h"
 
+#include "rpl_gtid.h"
 #include "rpl_rli.h"
 
 /* The server has no header for it. */
@@ -21,14 +22,22 @@ handler::Table_flags rrd_binlog_flags(THD *thd)
   return HA_BINLOG_ROW_CAPABLE | (shows_commits_of_others || may_choose ? 0 : HA_BINLOG_STMT_CAPABLE);
 }
 
-bool rrd_is_repeated_as_text(THD *thd)
+/* The position is written by the server itself, row by row, whatever the format. */
+static bool is_position_of_replica(const TABLE_SHARE *share)
 {
-  if (thd->is_current_stmt_binlog_format_row() ||
+  return !strcmp(share->db.str, MYSQL_SCHEMA_NAME.str) &&
+         !strncmp(share->table_name.str, rpl_gtid_slave_state_table_name.str, rpl_gtid_slave_state_table_name.length);
+}
+
+bool rrd_is_repeated_as_text(THD *thd, const TABLE_SHARE *share)
+{
+  if (is_position_of_replica(share) ||
       (thd->lex->sql_command == SQLCOM_SELECT && !thd->lex->requires_prelocking()))
     return false;
+  /* What the replica's own log will hold is decided later, and says nothing of what is applied. */
   if (thd->rgi_slave && thd->rgi_slave->is_parallel_exec)
-    return true;
-  return thd_binlog_format(thd) == BINLOG_FORMAT_STMT;
+    return !thd->lex->is_stmt_row_injection();
+  return !thd->is_current_stmt_binlog_format_row() && thd_binlog_format(thd) == BINLOG_FORMAT_STMT;
 }
 
 bool rrd_is_parallel_worker(const THD *thd) { return thd->rgi_slave && thd->rgi_slave->is_parallel_exec; }

@@ -13,7 +13,7 @@ handler::Table_flags rrd_binlog_flags(THD *thd);
   True if the statement's text is what others repeat, in the order of commits: what it reads must not change
   before it commits, and what it reads must be the newest.
 */
-bool rrd_is_repeated_as_text(THD *thd);
+bool rrd_is_repeated_as_text(THD *thd, const TABLE_SHARE *share);
 
 /* True for a parallel worker of a replica. */
 bool rrd_is_parallel_worker(const THD *thd);

@@ -53,6 +53,9 @@ class Test:
         workload.create(self.pair.primary)
         self.test("XA transactions", self.xa)
         self.test("rings and tiers", self.rings)
+        for keeps_log in (True, False):
+            log = "and a binary log" if keeps_log else "and no binary log"
+            self.test(f"rows side by side, MIXED {log}", lambda keeps_log=keeps_log: self.rows_side_by_side(keeps_log))
         for configuration in CONFIGURATIONS[: arguments.configurations]:
             self.pair.configure(*configuration)
             self.test(" ".join(map(str, configuration)), self.steady)
@@ -170,6 +173,40 @@ class Test:
             raise Wrong("the shorter ring of the replica has other rows than the end of the primary's")
         primary.sql("DROP TABLE test.ring, test.aged")
         self.pair.catch_up()
+
+    def rows_side_by_side(self, keeps_log):
+        """A worker that waits for a row does not hold up one that writes another row, whether the replica has a binary log of
+        its own or not; and the second one need not be tried again when the first one goes on."""
+        primary, replica = self.pair.primary, self.pair.replica
+        self.pair.configure("MIXED", 4, "optimistic")
+        options = replica.options
+        if not keeps_log:
+            replica.options = [option for option in options if option != "--log-slave-updates"]
+        replica.stop()
+        replica.start()
+        primary.sql("CREATE TABLE test.apart (a INT PRIMARY KEY, v INT) ENGINE=RRD; INSERT INTO test.apart VALUES (1,0), (2,0)")
+        self.pair.catch_up()
+        retried = "SHOW GLOBAL STATUS LIKE 'Slave_retried_transactions'"
+        before = replica.sql(retried)
+        with replica.connect(autocommit=False) as holder, holder.cursor() as cursor:
+            cursor.execute("SELECT * FROM test.apart WHERE a = 1 FOR UPDATE")
+            primary.sql("UPDATE test.apart SET v = 1 WHERE a = 1; UPDATE test.apart SET v = 2 WHERE a = 2")
+            is_waiting = "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'Waiting for prior transaction to commit'"
+            deadline = time.monotonic() + 10
+            while replica.sql(is_waiting) != [["1"]]:
+                if time.monotonic() > deadline:
+                    raise Wrong(f"the second transaction did not come to its commit: {replica.sql('SHOW PROCESSLIST')}")
+                time.sleep(0.05)
+            holder.rollback()
+        self.pair.catch_up()
+        self.pair.compare(["apart"])
+        if replica.sql(retried) != before:
+            raise Wrong(f"a transaction had to be tried again: {before} {replica.sql(retried)}")
+        primary.sql("DROP TABLE test.apart")
+        self.pair.catch_up()
+        replica.options = options
+        replica.stop()
+        replica.start()
 
     def position_table(self):
         tables = self.pair.replica.sql(
