@@ -77,6 +77,7 @@ pub(crate) fn os_string(bytes: &[u8]) -> std::ffi::OsString {
 }
 
 fn drop_temporary_tables(engine: &Engine) -> Outcome<()> {
+    engine.forget_prepared_in_temporary_tables()?;
     for name in engine.table_names().iter().filter(|name| name.starts_with(TEMPORARY_PREFIX)) {
         engine.drop_table(name)?;
     }

@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 
 use crate::commit::{CommitQueue, LogRecord, Pending, Resolve, TableWrites};
 use crate::config::FlushLog;
-use crate::engine::{Engine, Tables};
+use crate::engine::{Engine, TEMPORARY_PREFIX, Tables};
 use crate::error::{Error, Result};
 use crate::horizon::Position;
 use crate::live::LiveSegment;
@@ -347,6 +347,16 @@ impl Engine {
                     self.locks.lock(prepared.owner, t.table.id, key, LockMode::Exclusive, Duration::ZERO, &|| false)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Rolls back what is prepared in temporary tables alone: those do not outlive the server, and nobody asks for it.
+    pub fn forget_prepared_in_temporary_tables(&self) -> Result<()> {
+        let is_temporary = |t: &TableWrites| t.table.is_index() || t.table.name.read().starts_with(TEMPORARY_PREFIX);
+        let prepared = self.commit_queue.lock().prepared.clone();
+        for p in prepared.iter().filter(|p| !p.tables.is_empty() && p.tables.iter().all(is_temporary)) {
+            self.rollback_prepared(&p.xid)?;
         }
         Ok(())
     }
