@@ -184,8 +184,12 @@ fn best_frame_width(keys: &[u64]) -> u32 {
     let widest = bit_length(last - first);
     let count = keys.len() as u32;
     let mut best = (widest, count * widest);
-    for width in (0..widest).rev() {
-        let inside = frames(keys, width).map(|(from, to)| to - from).max().unwrap_or(0) as u32;
+    let mut width = widest;
+    while let Some(narrower) = width.checked_sub(1) {
+        let fullest = frames(keys, narrower).max_by_key(|(from, to)| to - from);
+        let (inside, span) = fullest.map_or((0, 0), |(from, to)| ((to - from) as u32, keys[to - 1] - keys[from]));
+        // No frame as wide as this, or between, holds more.
+        width = bit_length(span);
         let bits = count * width + (count - inside) * (PATCH_BITS + widest);
         if bits < best.1 {
             best = (width, bits);
@@ -315,4 +319,29 @@ fn apply_patches(out: &mut [u64], pivots: &[u64], gaps: &[u64], patches: &[u64])
         next = row + 1;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_width_of_a_frame_is_better_than_the_one_chosen(
+            near in prop::collection::vec(0u64..40, 1..60),
+            far in prop::collection::vec(any::<u64>(), 0..12),
+            shift in 0u32..30,
+        ) {
+            let mut keys: Vec<u64> = near.iter().map(|key| key << shift).chain(far).collect();
+            keys.sort_unstable();
+            let widest = bit_length(keys[keys.len() - 1] - keys[0]);
+            let inside = |width| frames(&keys, width).map(|(from, to)| to - from).max().unwrap_or(0) as u32;
+            let bits = |width| keys.len() as u32 * width + (keys.len() as u32 - inside(width)) * (PATCH_BITS + widest);
+            // Frames that hold less than half are not looked at, but for the widest of them.
+            let first_small = (0..=widest).rev().find(|&width| 2 * inside(width) < keys.len() as u32).unwrap_or(0);
+            let best = (first_small..=widest).map(bits).min();
+            prop_assert!(Some(bits(best_frame_width(&keys))) <= best);
+        }
+    }
 }
