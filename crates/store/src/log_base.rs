@@ -118,7 +118,7 @@ pub fn encode(
     bases: &parking_lot::Mutex<Bases>,
     may_lean: impl Fn(&Base) -> bool,
 ) -> Option<(Vec<u8>, Kept)> {
-    if rows.len() > MOST_ROWS || series_columns(layout).next().is_none() {
+    if rows.len() > MOST_ROWS || series_columns(layout).next().is_none() || goes_on_in_series(rows, layout) {
         return None;
     }
     let columns = layout.gather_all(rows);
@@ -263,6 +263,19 @@ fn series_columns(layout: &RowLayout) -> impl Iterator<Item = usize> {
     let schema = layout.schema();
     let time = schema.time.as_ref().map(|time| time.column as usize);
     schema.key.iter().map(|&c| c as usize).filter(move |c| time.is_some_and(|time| time != *c))
+}
+
+/// Whether most rows have one of their own series right before them: then blocks hold differences to that one as it is, and
+/// those to an earlier record would only be found to be no shorter.
+fn goes_on_in_series(rows: &[&[u8]], layout: &RowLayout) -> bool {
+    let series: Vec<Column> = series_columns(layout).map(|c| layout.gather(c, rows.iter().copied())).collect();
+    let is_same = |column: &Column, i: usize| match &column.values {
+        Values::Int(values) | Values::F64(values) => values[i - 1] == values[i],
+        Values::F32(values) => values[i - 1] == values[i],
+        Values::Bytes(values) => values.get(i - 1) == values.get(i),
+    };
+    let repeated = (1..rows.len()).filter(|&i| series.iter().all(|column| is_same(column, i))).count();
+    2 * repeated >= rows.len()
 }
 
 fn group_of(columns: &[Column], layout: &RowLayout) -> u64 {
@@ -468,6 +481,22 @@ mod tests {
                 prop_assert_eq!(found, rows);
             }
         }
+    }
+
+    #[test]
+    fn rows_of_few_series_are_not_kept() {
+        let layout = layout();
+        let bases = Mutex::new(Bases::default());
+        let is_kept = |rows: &[Vec<u8>]| {
+            let slices: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+            encode(&slices, &layout, &bases, |_| true).is_some()
+        };
+        let of_one: Vec<Vec<u8>> =
+            (0..20).flat_map(|time| rows_of(&layout, time, &[(Some(1.5), None, None)])).collect();
+        let of_each = rows_of(&layout, 0, &vec![(Some(1.5), None, None); 20]);
+        let mixed = |ones: usize| [&of_one[..ones], &of_each[10..]].concat();
+        assert_eq!((is_kept(&of_one), is_kept(&of_each)), (false, true));
+        assert_eq!((is_kept(&mixed(10)), is_kept(&mixed(20))), (true, false));
     }
 
     #[test]
