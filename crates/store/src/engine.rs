@@ -25,6 +25,7 @@ use crate::index::{Index, entry_schema, entry_table_name};
 use crate::limits;
 use crate::live::LiveSegment;
 use crate::lock::RowLocks;
+use crate::maintenance::Maintenance;
 use crate::manifest::Manifest;
 use crate::manifest::edit::{Edit, TableId, TableState};
 use crate::memtable::Memtable;
@@ -877,7 +878,7 @@ impl Table {
             written_at: AtomicI64::new(0),
             log_bases: Mutex::default(),
             flushed_seq: AtomicU64::new(0),
-            maintenance: Mutex::new(()),
+            maintenance: Maintenance::default(),
             pinned: Mutex::default(),
             ring: Mutex::default(),
             making_room: Mutex::default(),

@@ -61,7 +61,7 @@ impl Engine {
         loop {
             let Some((oldest, _)) = table.version().frozen.first().cloned() else { return Ok(()) };
             let room = self.make_room_for_flush(table, &oldest, takes.take())?;
-            let _alone = table.maintenance.lock();
+            let _alone = table.maintenance.lock_for_flush();
             // Somebody else may have flushed it meanwhile.
             let frozen = table.version().frozen.first().cloned().filter(|(memtable, _)| Arc::ptr_eq(memtable, &oldest));
             if let Some((memtable, complete_up_to)) = frozen {
@@ -100,6 +100,8 @@ impl Engine {
         // A snapshot from before its last commit does not see what the flush brings into the tiers.
         let is_seen = snapshots.first().is_none_or(|oldest| *oldest >= complete_up_to);
         let (horizon, gone) = table.space_horizon(horizon, Some(memtable).filter(|_| is_seen), true);
+        // Mostly all of it is newer than what goes.
+        let horizon = horizon.filter(|horizon| horizon.may_hide_from(memtable.oldest()));
         let is_gone = |key: &[u8], newest: Option<&VersionRef<'_>>| match (&horizon, layout.places(), newest) {
             (Some(horizon), Some(places), Some(newest)) => places.is_row_bytes_gone(layout, key, newest.row, horizon),
             _ => false,
@@ -171,6 +173,7 @@ impl Engine {
         self.memory.frozen.fetch_sub(memtable.bytes() as i64, Ordering::Relaxed);
         self.activity.note_flush(&metas);
         self.note_flushed(table, memtable.len(), written);
+        self.workers.note_flush(table);
         Ok(None)
     }
 
@@ -252,7 +255,7 @@ impl Engine {
             if self.memory.frozen.load(Ordering::Relaxed) <= 0 {
                 self.after_commit();
             }
-            if let Some(error) = self.workers.wait_for_flush() {
+            if let Some(error) = self.workers.wait_for_flush(&|| self.memory.is_over()) {
                 let source = std::io::Error::new(
                     std::io::ErrorKind::StorageFull,
                     format!("memtables are full and a flush failed: {error}"),

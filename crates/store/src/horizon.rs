@@ -247,6 +247,11 @@ impl Horizon {
         floor.iter().rev().find(|(seq, _)| seq <= snapshot).map(|(_, key)| key.clone())
     }
 
+    /// Whether a row of this time (0 without a time column), or a later one, may be behind it.
+    pub(crate) fn may_hide_from(&self, time: u64) -> bool {
+        self.floors.is_some() || time <= self.position.time
+    }
+
     /// The snapshot that it is of, if series have floors.
     pub(crate) fn snapshot_of_floors(&self) -> Option<u64> {
         self.floors.as_ref().map(|(_, snapshot)| *snapshot)

@@ -31,6 +31,7 @@ mod live;
 pub mod lock;
 mod log_base;
 mod log_record;
+mod maintenance;
 pub mod manifest;
 mod memtable;
 mod merge;

@@ -20,6 +20,7 @@ use crate::key;
 use crate::limits;
 use crate::live::LiveSegment;
 use crate::log_base::Bases;
+use crate::maintenance::Maintenance;
 use crate::manifest::edit::{ChunkSpan, Edit, TableId};
 use crate::memtable::{KeyRef, RowCollector, Versions};
 use crate::newest::{Newest, Short};
@@ -69,7 +70,7 @@ pub struct Table {
     /// Commits up to here are in segments, or were truncated.
     pub(crate) flushed_seq: AtomicU64,
     /// Held by whoever flushes, merges, truncates or drops.
-    pub(crate) maintenance: Mutex<()>,
+    pub(crate) maintenance: Maintenance,
     /// Segments that a transaction is about to drop: merges leave them alone.
     pub(crate) pinned: Mutex<BTreeSet<SegmentId>>,
     /// What the ring knows of the rows. Taken while commits are applied, or none can be.

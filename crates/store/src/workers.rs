@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::manifest::edit::TableId;
 use crate::pause::Pause;
+use crate::table::Table;
 
 /// How often the log is synced when commits do not, and how soon failed work is tried again.
 const TICK: Duration = Duration::from_secs(1);
@@ -78,17 +79,29 @@ impl Workers {
         self.lists.lock().merge_later.insert(table);
     }
 
-    /// Waits for the end of the next flush; its error, if it failed.
-    pub fn wait_for_flush(&self) -> Option<String> {
+    /// A memtable was written to disk.
+    pub fn note_flush(&self, table: &Table) {
+        let mut lists = self.lists.lock();
+        lists.flushes += 1;
+        if lists.flush_error.take().is_some() {
+            tracing::info!(table = table.name(), "a memtable was written to disk again");
+        }
+        self.flushed.notify_all();
+    }
+
+    /// Waits for the end of the next flush, as long as `is_over` says that there is no room before it; the error if one failed and
+    /// there still is none.
+    pub fn wait_for_flush(&self, is_over: &dyn Fn() -> bool) -> Option<String> {
         let _pause = Pause::begin();
         let mut lists = self.lists.lock();
         let before = lists.flushes;
-        while lists.flushes == before && !lists.stop {
+        // Room is made before it is noted: whoever sees none here is called when there is.
+        while is_over() && lists.flushes == before && !lists.stop {
             if self.flushed.wait_for(&mut lists, TICK).timed_out() && lists.flush.is_empty() {
                 break;
             }
         }
-        lists.flush_error.clone()
+        lists.flush_error.clone().filter(|_| is_over())
     }
 
     /// How many tables wait for a flush and for a merge.
