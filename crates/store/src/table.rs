@@ -81,8 +81,9 @@ pub struct Table {
     pub(crate) fallen_rows: AtomicU64,
     /// How many of them had when it was last looked where they are; of an index those of its table.
     pub(crate) fallen_seen: Mutex<Option<u64>>,
-    /// Rows of the last flush, and the bytes that it wrote, if that is known. Of a table in a ring of bytes.
-    pub(crate) last_flush: Mutex<Option<(u64, u64)>>,
+    /// Rows of the last flush, the bytes that it wrote, and the most that a row took of late, if that is known. Of a table in a
+    /// ring of bytes.
+    pub(crate) last_flush: Mutex<Option<(u64, u64, f64)>>,
     /// Of a tier in a ring of bytes: buckets before this time had to go, whoever needs them.
     pub(crate) pushed_until: AtomicU64,
     /// Rows that were not stored because they are behind the horizon, since the start.

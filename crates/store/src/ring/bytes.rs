@@ -237,7 +237,7 @@ impl Engine {
         self.held_files(table).0.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Before rows are to go for `incoming` bytes: merges what waits for it, as long as that is much, and so gives back space.
+    /// Before rows are to go for `incoming` bytes: merges what waits for it, if that is much, and so gives back space.
     fn catch_up_with_merges(&self, table: &Arc<Table>, incoming: u64) -> Result<()> {
         let Some(RingOfBytes { base, space, max_bytes }) = self.ring_of_bytes(table)? else { return Ok(()) };
         if space.excess(incoming) == 0 {
@@ -249,16 +249,14 @@ impl Engine {
             let plans = self.chosen_merges(&part, &version, &part.pinned_chunks(), false);
             due.extend(plans.into_iter().map(|plan| (plan.bytes_in(&version), part.clone(), plan)));
         }
-        let mut waiting: u64 = due.iter().map(|(bytes, ..)| bytes).sum();
-        due.sort_unstable_by_key(|(bytes, ..)| std::cmp::Reverse(*bytes));
-        for (bytes, part, plan) in due {
-            if space.excess(incoming) == 0 || (waiting as f64) < max_bytes as f64 * LAG_SHARE {
-                break;
-            }
-            self.run_merges_in_ring(&part, &[plan], &mut |_| true)?;
-            waiting = waiting.saturating_sub(bytes);
+        let bytes: u64 = due.iter().map(|(bytes, ..)| bytes).sum();
+        if (bytes as f64) < max_bytes as f64 * LAG_SHARE {
+            return Ok(());
         }
-        Ok(())
+        match due.into_iter().max_by_key(|(bytes, ..)| *bytes) {
+            Some((_, part, plan)) => self.run_merges_in_ring(&part, &[plan], &mut |_| true).map(|_| ()),
+            None => Ok(()),
+        }
     }
 
     /// Lets go the oldest buckets of tiers that have more than `share` bytes, until `bytes` are free.
@@ -319,12 +317,15 @@ impl Engine {
 
     /// The bytes that a flush of so many rows writes, in all likelihood.
     fn flush_bytes(&self, table: &Table, rows: u64) -> u64 {
-        let Some((last_rows, last_bytes)) = *table.last_flush.lock() else {
+        let Some((last_rows, last_bytes, most)) = *table.last_flush.lock() else {
             // The buckets of its rows are written too; a bucket has a few rows at least.
             let tiers = table.tiers();
             let buckets = tiers.iter().map(|t| self.fresh_bytes_per_row(&t.table) / ROWS_OF_BUCKET);
             return (rows as f64 * (self.fresh_bytes_per_row(table) + buckets.sum::<f64>())) as u64;
         };
+        if table.tiers().is_empty() {
+            return (rows as f64 * most * FLUSH_MARGIN) as u64;
+        }
         // Much of it are the files of tiers, each with few buckets, that are no larger with more rows. What it is too little is
         // known after a try; what is too much would cost rows that are there.
         let part = rows as f64 / last_rows.max(1) as f64;
@@ -334,9 +335,13 @@ impl Engine {
 
     /// What a flush wrote, that of a memtable of so many rows: the next one will be about the same.
     pub(crate) fn note_flushed(&self, table: &Table, rows: usize, bytes: u64) {
-        if rows as u64 >= FRESH_ROWS {
-            *table.last_flush.lock() = Some((rows as u64, bytes));
+        if (rows as u64) < FRESH_ROWS {
+            return;
         }
+        let mut last = table.last_flush.lock();
+        let (now, before) = (bytes as f64 / rows as f64, last.map_or(0.0, |(.., most)| most));
+        // The largest of late: it forgets slowly.
+        *last = Some((rows as u64, bytes, now.max(0.9 * before + 0.1 * now)));
     }
 
     /// Runs merges, for whose result there must be room while their inputs are still there. False if there is none.
