@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use crate::cache::BlockCache;
 use crate::chunk::ChunkMap;
 use crate::commit::CommitQueue;
-use crate::compaction::choose::{Plan, choose, waits_for_snapshots};
+use crate::compaction::choose::{Plan, choose, choose_small, waits_for_snapshots};
 use crate::config::{Config, FlushLog, Tuning};
 use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Result};
@@ -450,7 +450,12 @@ impl Engine {
             let has_time = table.schema().time.is_some();
             let pinned_chunks = table.pinned_chunks();
             let mut plans = self.chosen_merges(table, &version, &pinned_chunks, everything);
-            if plans.is_empty() && !has_time && pinned_chunks.is_empty() && self.is_mostly_gone(table, &version) {
+            if plans.is_empty()
+                && !has_time
+                && pinned_chunks.is_empty()
+                && self.largest_merge(table).is_none()
+                && self.is_mostly_gone(table, &version)
+            {
                 plans.push(Plan { chunk: 0, segments: version.segments.keys().copied().collect(), whole_chunk: true });
             }
             if plans.is_empty() {
@@ -488,6 +493,11 @@ impl Engine {
     ) -> Vec<Plan> {
         let metas = version.segments.values().map(|s| s.meta()).filter(|m| !pinned.contains(&m.chunk));
         let has_time = table.schema().time.is_some();
+        if let Some(most) = self.largest_merge(table)
+            && version.segments.values().map(|s| s.meta().bytes).sum::<u64>() > most
+        {
+            return choose_small(metas, most).into_iter().collect();
+        }
         choose(metas, has_time, everything, self.forget_until(table), self.is_in_ring_of_bytes(table))
     }
 

@@ -70,6 +70,8 @@ struct Bench {
     used: Vec<u64>,
     /// The least part of the limit that live rows took.
     least_full: f64,
+    /// Whether rows are counted now and then.
+    is_read: bool,
 }
 
 impl Bench {
@@ -100,6 +102,7 @@ impl Bench {
             noise: 1,
             used: Vec::new(),
             least_full: 1.0,
+            is_read: true,
         }
     }
 
@@ -111,13 +114,13 @@ impl Bench {
 
     /// Starts anew.
     fn restart(self) -> Bench {
-        let Bench { fs, engine, table, random, walks, late, max_bytes, next, noise, used, least_full } = self;
+        let Bench { fs, engine, table, random, walks, late, max_bytes, next, noise, used, least_full, is_read } = self;
         let name = table.name();
         engine.close().unwrap();
         drop((table, engine));
         let engine = Bench::open(&fs);
         let table = engine.table(&name).unwrap();
-        Bench { fs, engine, table, random, walks, late, max_bytes, next, noise, used, least_full }
+        Bench { fs, engine, table, random, walks, late, max_bytes, next, noise, used, least_full, is_read }
     }
 
     /// ALTER TABLE, with tiers that are built before it or in it.
@@ -265,7 +268,7 @@ impl Bench {
             return;
         }
         self.used.push(bytes * 100 / self.max_bytes);
-        if step % 50 == 0 {
+        if step % 50 == 0 && self.is_read {
             let stored = self.table.stats();
             let live = self.visible() as f64 / stored.rows.max(1) as f64;
             self.least_full = self.least_full.min(live * bytes as f64 / self.max_bytes as f64);
@@ -539,6 +542,58 @@ fn tiers_that_are_added_take_their_room_before_they_are_built() {
         check_tiers(&bench);
         bench.run_steps(&load, LAP / 4);
         assert_eq!(bench.fs.watched().1, 0, "{:?}", bench.fs.watched());
+    }
+}
+
+/// Without a time what is behind the horizon goes with merges only.
+#[test]
+fn a_ring_of_bytes_without_a_time_holds() {
+    let indexes = r#"[{"id": 1, "name": "by_noise", "unique": false, "columns": [{"column": 3}]}]"#;
+    // Keys in the order in which they come, with an index, and all over the place, with changes.
+    for (key, changes, with_index, is_paced) in [
+        (vec![1, 0], 0, false, true),
+        (vec![1, 0], 0, true, false),
+        (vec![0, 1], 4, false, true),
+        (vec![0, 1], 4, false, false),
+    ] {
+        let mut schema: Schema = serde_json::from_str(SCHEMA).unwrap();
+        (schema.time, schema.key) = (None, key.clone());
+        if with_index {
+            schema.indexes = serde_json::from_str(indexes).unwrap();
+        }
+        let mut bench = Bench::of(300_000, schema);
+        // Where the machine is busy, a reader may be one that nobody waits for.
+        bench.is_read = is_paced;
+        bench.run(&Load { late: 20, updates: changes, deletes: changes / 4, laps: 2, jumps: false, is_paced });
+        bench.report(&format!("key {key:?}, paced: {is_paced}"));
+        bench.check("no time");
+        assert!(bench.visible() > 5_000);
+        if is_paced && changes == 0 {
+            assert!(bench.least_full >= 0.8, "{:.3} full of live rows", bench.least_full);
+        }
+        let before = bench.visible();
+        bench.engine.flush_table(&bench.table).unwrap();
+        let mut bench = bench.restart();
+        assert!(bench.visible() <= before);
+        bench.check("after a start");
+        // What an open snapshot needs stays, beside the limit, and does not cost the rows that come then.
+        let mut reader = bench.engine.begin();
+        let before = count(&mut reader, &bench.table);
+        let load = Load { late: 20, updates: 0, deletes: 0, laps: 1, jumps: false, is_paced: true };
+        let steps = LAP / 8;
+        bench.max_bytes *= 4;
+        bench.run_steps(&load, steps);
+        assert_eq!(count(&mut reader, &bench.table), before, "rows vanished inside a snapshot");
+        assert!(bench.visible() > before / 2, "{} rows of {before}", bench.visible());
+        drop(reader);
+        bench.max_bytes /= 4;
+        (0..4).for_each(|_| {
+            bench.insert(&[(SENSORS - 1, FIRST + bench.next * STEP)]);
+            bench.next += 1;
+            bench.engine.flush_table(&bench.table).unwrap();
+        });
+        bench.wait();
+        assert!(bench.bytes() <= bench.max_bytes, "{} bytes once nobody reads", bench.bytes());
     }
 }
 

@@ -64,6 +64,30 @@ pub fn choose<'a>(
     plans.take(MERGES_PLANNED).collect()
 }
 
+/// Of a table of one chunk in a ring of bytes, which gets smaller by merges only: the next merge of at most `most_bytes`, of
+/// segments side by side in the order of their keys, when they are many.
+pub fn choose_small<'a>(segments: impl Iterator<Item = &'a SegmentMeta>, most_bytes: u64) -> Option<Plan> {
+    let mut members: Vec<_> = segments.collect();
+    if members.len() <= MAX_CHUNK_SEGMENTS {
+        return None;
+    }
+    members.sort_by(|a, b| a.first_key.cmp(&b.first_key));
+    let bytes_of = |range: std::ops::Range<usize>| members[range].iter().map(|m| m.bytes).sum::<u64>();
+    let first = (0..members.len() - 1).min_by_key(|&first| bytes_of(first..first + 2))?;
+    let mut range = first..first + 2;
+    let mut bytes = bytes_of(range.clone());
+    while range.end < members.len()
+        && members[range.end].bytes <= bytes
+        && bytes + members[range.end].bytes <= most_bytes
+    {
+        bytes += members[range.end].bytes;
+        range.end += 1;
+    }
+    let plan =
+        Plan { chunk: members[0].chunk, segments: members[range].iter().map(|m| m.id).collect(), whole_chunk: false };
+    (bytes <= most_bytes).then_some(plan)
+}
+
 /// Whether a merge is worth while once the open snapshots are gone.
 pub fn waits_for_snapshots<'a>(segments: impl Iterator<Item = &'a SegmentMeta>) -> bool {
     by_chunk(segments).values().any(|members| holds_garbage(members))
@@ -210,6 +234,19 @@ mod tests {
         assert!(
             !plan.whole_chunk && !plan.segments.contains(&SegmentId(99)) && plan.segments.len() == MAX_CHUNK_SEGMENTS
         );
+    }
+
+    #[test]
+    fn what_only_merges_make_smaller_is_merged_in_small_pieces() {
+        let keyed = |id: u64, bytes| SegmentMeta { first_key: vec![id as u8], ..meta(id, 0, bytes, false) };
+        let mut metas: Vec<_> = (0..MAX_CHUNK_SEGMENTS as u64).map(|i| keyed(i, 100)).collect();
+        assert_eq!(choose_small(metas.iter(), 1000), None);
+        metas.extend([keyed(51, 10), keyed(50, 10), keyed(52, 15)]);
+        let ids =
+            |most| choose_small(metas.iter(), most).map(|plan| plan.segments.iter().map(|id| id.0).collect::<Vec<_>>());
+        assert_eq!(ids(1000), Some(vec![50, 51, 52]));
+        assert_eq!(ids(30), Some(vec![50, 51]));
+        assert_eq!(ids(10), None);
     }
 
     #[test]

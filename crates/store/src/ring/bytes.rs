@@ -5,7 +5,7 @@
 //! what merges give back, then buckets of tiers that have more than their share, then the oldest rows. What turns out larger
 //! is given up and written again once there is room for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,10 +20,12 @@ use crate::error::Result;
 use crate::fs::space::{Room, Space};
 use crate::horizon::Position;
 use crate::limits;
+use crate::live::LiveSegment;
 use crate::manifest::edit::TableId;
 use crate::memtable::{Key, Memtable};
 use crate::own::PrivateSegment;
 use crate::row::RowLayout;
+use crate::segment::SegmentId;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::time::TimeLane;
@@ -80,6 +82,12 @@ const READERS_TICK: Duration = Duration::from_millis(1);
 /// By how much the bytes of a tier that is built are overestimated once they were counted: of fewer rows are not quite as much
 /// fewer.
 const BUILD_MARGIN: f64 = 1.05;
+
+/// The share of `MAX_BYTES` of the largest merge in what only merges make smaller, and what is kept free for one.
+const TRIM_SHARE: f64 = 1.0 / 16.0;
+
+/// How often the horizon of such a table moves for what is about to be written: it moves by that share.
+const TRIM_MOVES: u32 = 16;
 
 /// What there is beside a tier that is built.
 pub(crate) struct BuildShare {
@@ -162,7 +170,9 @@ impl Engine {
             self.let_go(&base, &space);
         }
         let excess = space.excess(incoming);
+        let is_held = self.make_room_by_merges(&base, &space, incoming)?;
         if excess > 0
+            && base.schema().time.is_some()
             && let Some(to) = self.position_that_frees(&base, excess)?
         {
             base.ring.lock().push_to = Some(to);
@@ -181,11 +191,89 @@ impl Engine {
                 "MAX_BYTES leaves no room for what is written"
             );
         }
-        if base.schema().time.is_none() {
-            // What is behind the horizon goes with a merge only, which needs to be written itself.
+        if is_held {
             room.lift();
         }
         Ok(Some(Arc::new(room)))
+    }
+
+    /// The most bytes that may be merged at once in a ring of bytes without a time: what is behind the horizon goes with merges
+    /// only, for which there has to be room beside what they read.
+    pub(crate) fn largest_merge(&self, table: &Table) -> Option<u64> {
+        let schema = table.schema();
+        let base = schema.part_of().filter(|id| *id != table.id.0).and_then(|id| self.table_by_id(TableId(id)));
+        let schema = base.map_or(schema, |base| base.schema());
+        let max_bytes = schema.ring.max_bytes.filter(|_| schema.time.is_none())?;
+        Some((max_bytes as f64 * TRIM_SHARE) as u64)
+    }
+
+    /// Makes room in a ring without a time, whose segments need not end where the horizon is: those with rows behind the horizon are written anew without
+    /// them, one after the other, and when there are none left the horizon moves. Returns whether an open snapshot needs what
+    /// would have to go.
+    fn make_room_by_merges(&self, base: &Arc<Table>, space: &Arc<Space>, incoming: u64) -> Result<bool> {
+        let Some(most) = self.largest_merge(base) else { return Ok(false) };
+        let mut moves = 0;
+        loop {
+            self.let_go(base, space);
+            let excess = space.excess(incoming + most);
+            if excess == 0 {
+                return Ok(false);
+            }
+            let gate = base.version().gate.clone();
+            let seen = gate.at(self.oldest_snapshot()).map(|horizon| horizon.position).unwrap_or_default();
+            if seen != gate.position() {
+                // A merge would have to keep what is behind the horizon.
+                let reader = self.snapshots.oldest_reader();
+                if reader.is_some_and(|(_, since)| since.elapsed() >= READERS_WAIT) || !self.workers.is_background() {
+                    return Ok(true);
+                }
+                std::thread::sleep(READERS_TICK);
+                continue;
+            }
+            if let Some((part, segment)) = self.next_to_trim(base) {
+                self.trim(base, &part, &segment, space)?;
+                continue;
+            }
+            moves += 1;
+            if moves > TRIM_MOVES {
+                return Ok(false);
+            }
+            // A little more than needed: each segment may have to be written anew.
+            let share = excess.max(most) as f64 / linked_bytes(base).max(1) as f64;
+            let Some(to) = position_of_share(&base.version(), &base.layout(), share)? else { return Ok(false) };
+            base.ring.lock().push_to = Some(to);
+            self.commit_nothing(base)?;
+            self.expire(base)?;
+        }
+    }
+
+    /// A segment of a ring that may have rows behind the horizon, and goes with a merge only.
+    fn next_to_trim(&self, base: &Arc<Table>) -> Option<(Arc<Table>, Arc<LiveSegment>)> {
+        let position = base.version().gate.position();
+        base.with_parts().into_iter().find_map(|part| {
+            let mut state = part.ring.lock();
+            if state.trimmed.0.as_ref() != Some(&position) {
+                state.trimmed = (Some(position.clone()), BTreeSet::new());
+            }
+            let is_before = |segment: &LiveSegment| !part.is_same(base) || *segment.meta().first_key < *position.key;
+            let version = part.version();
+            let mut segments = version.segments.values().filter(|s| !state.trimmed.1.contains(&s.meta().id));
+            segments.find(|segment| is_before(segment)).map(|segment| (part.clone(), segment.clone()))
+        })
+    }
+
+    /// Writes a segment anew without what is behind the horizon, if there is room for it.
+    fn trim(&self, base: &Arc<Table>, part: &Arc<Table>, segment: &Arc<LiveSegment>, space: &Arc<Space>) -> Result<()> {
+        let meta = segment.meta();
+        let plan = Plan { chunk: meta.chunk, segments: vec![meta.id], whole_chunk: false };
+        self.wait_for_readers(base, space, meta.bytes);
+        let room = Arc::new(space.reserve(meta.bytes));
+        let before: BTreeSet<SegmentId> = part.version().segments.keys().copied().collect();
+        self.run_merges(part, &[plan], Some(&room), &mut |_| true)?;
+        let version = part.version();
+        let new = version.segments.keys().copied().filter(|id| !before.contains(id));
+        part.ring.lock().trimmed.1.extend(new.chain([meta.id]));
+        Ok(())
     }
 
     /// Removes files of a ring that nobody needs, and counts those apart that only readers do.
@@ -454,6 +542,7 @@ impl Engine {
         let row_bytes = row_bytes.unwrap_or_else(estimate);
         let run = ((rows.len() as f64 * row_bytes) as u64).min(fitting) + SEGMENT_OVERHEAD;
         while written.bytes() + run > fitting
+            && table.schema().time.is_some()
             && let Some(end) = written.rows.iter().map(|p| p.segment.meta().max_time).min()
         {
             let leave = |segments: &mut Vec<PrivateSegment>| segments.retain(|p| p.segment.meta().max_time > end);
@@ -485,11 +574,6 @@ impl Engine {
 
     /// How far the horizon has to move so that segments of `bytes` in all are behind it; `None` if no row is there.
     pub(super) fn position_that_frees(&self, base: &Arc<Table>, bytes: u64) -> Result<Option<Position>> {
-        let version = base.version();
-        let layout = base.layout();
-        if layout.schema().time.is_none() {
-            return position_of_share(&version, &layout, bytes as f64 / linked_bytes(base).max(1) as f64);
-        }
         // Entries of indexes that know the time go with the rows.
         let mut ends: Vec<(u64, u64)> = Vec::new();
         for part in std::iter::once(base.clone()).chain(base.indexes().iter().map(|i| i.table.clone())) {

@@ -13,6 +13,7 @@ mod floors;
 mod rows;
 mod series;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -29,6 +30,7 @@ use crate::own::{OwnBatch, OwnWrites};
 use crate::row::RowLayout;
 use crate::schema::Ring;
 use crate::schema::Schema;
+use crate::segment::SegmentId;
 use crate::table::Table;
 use crate::time::TimeLane;
 use crate::version::Version;
@@ -62,6 +64,8 @@ pub(crate) struct RingState {
     is_unsettled: bool,
     /// Where the horizon has to move with the next commit, to free bytes.
     push_to: Option<Position>,
+    /// In a ring of bytes, of what only merges make smaller: segments without rows behind this position of the horizon.
+    trimmed: (Option<Position>, BTreeSet<SegmentId>),
 }
 
 impl RingState {
