@@ -89,7 +89,7 @@ pub fn status_of(error: &Error) -> i32 {
         Error::Incompatible { .. } => abi::RRD_INCOMPATIBLE,
         Error::DefinitionChanged { .. } => abi::RRD_DEFINITION_CHANGED,
         Error::InvalidInput(_) => abi::RRD_INVALID,
-        Error::LimitExceeded { .. } => abi::RRD_LIMIT,
+        Error::LimitExceeded { .. } | Error::NoRoom { .. } => abi::RRD_LIMIT,
         Error::Duplicate { .. } => abi::RRD_DUPLICATE,
         Error::Conflict => abi::RRD_CONFLICT,
         Error::LockTimeout | Error::Undecided { .. } => abi::RRD_LOCK_TIMEOUT,

@@ -85,6 +85,14 @@ pub enum Error {
         /// The lock file.
         path: PathBuf,
     },
+    /// Rows, or entries of an index, were to be written that take more than `MAX_BYTES` leaves.
+    #[error("{rows} rows take {bytes} bytes, more than MAX_BYTES leaves")]
+    NoRoom {
+        /// How many, with those that were written before them.
+        rows: u64,
+        /// What all of them take.
+        bytes: u64,
+    },
     /// The snapshot is older than the table, or than the index: see `Table::readable_from`.
     #[error("table '{name}' was created, altered or emptied after this transaction began: try the transaction again")]
     DefinitionChanged {

@@ -4,6 +4,9 @@
 //! sorted beside the scan, checked for values that occur twice. The manifest edit that brings the new schema gives it its
 //! real name. What a crash or an error leaves is known by its name and removed.
 //!
+//! In a ring of bytes they are written as far as there is room. If that is not enough they are given up, room is made for what
+//! they will take, as oldest rows go, and they are made anew.
+//!
 //! The caller sees to it that nobody writes to the table meanwhile.
 
 use std::sync::Arc;
@@ -14,6 +17,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::index::{Index, SortKeys, entry_schema};
 use crate::limits;
+use crate::ring::WRITE_TRIES;
 use crate::row::RowLayout;
 use crate::schema::{IndexDef, Schema};
 use crate::snapshot::Snapshot;
@@ -62,15 +66,27 @@ impl Engine {
         let index = Index::new(schema, table.id.0, def.clone(), built.table.clone());
         index.set_sort_keys(sort_keys);
         let layout = Arc::new(RowLayout::new(schema.clone()));
-        match self.write_entries(table, &layout, &index, progress) {
-            Ok(()) => Ok(built),
-            Err(Error::Duplicate { row: entry, existing, .. }) => {
-                let row = row_of_entry(table, &layout, &index, &entry)?;
-                let number = schema.indexes.iter().position(|d| d.id == def.id).unwrap_or(0);
-                Err(Error::Duplicate { index: number as u32 + 1, row, existing })
+        let mut takes = None;
+        for _ in 0..WRITE_TRIES {
+            // Only made: what is written takes it.
+            drop(self.make_room_beside_rows(table, takes)?);
+            match self.write_entries(table, &layout, &index, progress) {
+                Ok(()) => return Ok(built),
+                Err(Error::NoRoom { rows, bytes }) => {
+                    takes = Some((bytes as f64 / rows.max(1) as f64 * table.stats().rows as f64) as u64);
+                }
+                Err(Error::Duplicate { row: entry, existing, .. }) => {
+                    let row = row_of_entry(table, &layout, &index, &entry)?;
+                    let number = schema.indexes.iter().position(|d| d.id == def.id).unwrap_or(0);
+                    return Err(Error::Duplicate { index: number as u32 + 1, row, existing });
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => Err(error),
         }
+        Err(Error::LimitExceeded {
+            what: format!("with index '{}', table '{}'", def.name, table.name()),
+            limit: table.schema().ring.max_bytes.unwrap_or(0),
+        })
     }
 
     fn write_entries(
@@ -80,6 +96,8 @@ impl Engine {
         index: &Index,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<()> {
+        // A merge would write files beside those that are read here.
+        let _merging = self.is_in_ring_of_bytes(table).then(|| table.maintenance.lock_for_merges());
         let mut txn = self.begin();
         let entries = &index.table;
         txn.begin_bulk(entries);

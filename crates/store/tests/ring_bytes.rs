@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use rrd_store::alter::Alteration;
 use rrd_store::cursor::Direction;
 use rrd_store::fs::sim::SimFs;
-use rrd_store::schema::{Bucket, Ring, TierDef};
+use rrd_store::index::SortKeys;
+use rrd_store::schema::{Bucket, IndexColumn, IndexDef, Ring, TierDef};
 use rrd_store::{Config, Engine, OnDuplicate, Schema, Table, Txn};
 
 const SCHEMA: &str = r#"{"version": 1, "columns": [
@@ -542,6 +543,48 @@ fn tiers_that_are_added_take_their_room_before_they_are_built() {
         check_tiers(&bench);
         bench.run_steps(&load, LAP / 4);
         assert_eq!(bench.fs.watched().1, 0, "{:?}", bench.fs.watched());
+    }
+}
+
+/// The entries of an index take as much as there is beside the rows, and more: rows go for them.
+#[test]
+fn an_index_that_is_added_is_built_within_the_limit() {
+    for with_tiers in [false, true] {
+        let mut schema: Schema = serde_json::from_str(SCHEMA).unwrap();
+        if with_tiers {
+            schema.tiers = vec![tier(1, 60)];
+        }
+        let mut bench = Bench::of(300_000, schema);
+        let load = Load { late: 20, updates: 4, deletes: 1, laps: 1, jumps: false, is_paced: true };
+        bench.run(&load);
+        let rows = bench.visible();
+        let column = IndexColumn::plain(3);
+        let def = IndexDef { id: 1, name: "by_noise".into(), unique: false, columns: vec![column] };
+        let table = bench.table.clone();
+        let schema = Schema { indexes: vec![def.clone()], ..Schema::clone(&table.schema()) };
+        let keys = Arc::new(NoSortKeys);
+        let built = bench.engine.build_index(&table, &Arc::new(schema.clone()), &def, keys, &mut |_| true).unwrap();
+        bench.check("built");
+        let change = Alteration { table, schema, definition: b"id".to_vec(), built: vec![built], tiers: None };
+        bench.engine.alter_tables(vec![change]).unwrap();
+        println!("{rows} rows became {}", bench.visible());
+        bench.check("linked in");
+        assert!((rows / 4..rows).contains(&bench.visible()), "{} of {rows} rows", bench.visible());
+        assert_eq!(bench.engine.check_table(&bench.table, &mut |_, _| true).unwrap(), Vec::<String>::new());
+        bench.run_steps(&load, LAP / 4);
+        bench.check("afterwards");
+    }
+}
+
+/// No index here needs sort keys.
+struct NoSortKeys;
+
+impl SortKeys for NoSortKeys {
+    fn number(&self, _: usize, value: u64) -> u64 {
+        value
+    }
+    fn push_bytes(&self, _: usize, value: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(value);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::compaction::choose::Plan;
 use crate::cursor::Cursor;
 use crate::cursor::Direction;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fs::space::{Room, Space};
 use crate::horizon::Position;
 use crate::limits;
@@ -525,6 +525,9 @@ impl Engine {
         row_bytes: Option<f64>,
         written: &mut Written,
     ) -> Result<Option<Arc<Room>>> {
+        if table.schema().part_of().is_some() {
+            return self.room_for_new_index(table, rows.len() as u64, row_bytes, written);
+        }
         let Some(max_bytes) = table.schema().ring.max_bytes else { return Ok(None) };
         let fitting = (max_bytes as f64 * RING_SHARE) as u64;
         if layout.schema().time.is_some() {
@@ -556,6 +559,23 @@ impl Engine {
         }
         self.catch_up_with_merges(table, run)?;
         self.make_room(table, run)
+    }
+
+    /// Before entries of an index that is built are written: what is free. More is not made while its rows are read, which would
+    /// keep what had to go: see [`Engine::build_index`].
+    fn room_for_new_index(
+        &self,
+        entries: &Arc<Table>,
+        rows: u64,
+        row_bytes: Option<f64>,
+        written: &Written,
+    ) -> Result<Option<Arc<Room>>> {
+        if let Some(row_bytes) = row_bytes {
+            let before: u64 = written.rows.iter().map(|p| p.segment.meta().rows).sum();
+            let bytes = written.bytes() + (rows as f64 * row_bytes) as u64;
+            return Err(Error::NoRoom { rows: before + rows, bytes });
+        }
+        Ok(self.ring_of_bytes(entries)?.map(|ring| Arc::new(ring.space.reserve(0))))
     }
 
     /// After a commit: a ring of bytes takes its rows in small portions.

@@ -35,7 +35,9 @@ impl Txn {
     pub fn end_bulk(&mut self, table: &Arc<Table>) -> Result<()> {
         let t = self.table_index(table);
         let Some(bulk) = &self.tables[t].bulk else { return Ok(()) };
-        let is_small = !bulk.has_worker() && bulk.run.bytes() < self.engine.tuning.bulk_min_bytes;
+        // Entries of an index that is built go to segments: what they take of a ring of bytes is known then.
+        let least = if table.schema().part_of().is_some() { 1 } else { self.engine.tuning.bulk_min_bytes };
+        let is_small = !bulk.has_worker() && bulk.run.bytes() < least;
         if !is_small {
             // Rows in segments are not asked any more.
             self.tables[t].tell_newest(0);
