@@ -525,7 +525,7 @@ impl TableHandle {
         }
         let mut is_gone = false;
         if self.looking == Looking::Now {
-            if self.read_looked_at(session, record)? && self.is_at_its_place(session)? {
+            if self.read_looked_at(session, record)? && self.is_at_its_place(session, record)? {
                 return Ok(());
             }
             is_gone = true;
@@ -550,7 +550,7 @@ impl TableHandle {
             let found = self.read_scanned_locked(session, &key, record);
             self.key = key;
             match found? {
-                Found::Row if self.is_at_its_place(session)? => return Ok(()),
+                Found::Row if self.is_at_its_place(session, record)? => return Ok(()),
                 found => is_gone = found != Found::Skipped,
             }
         }

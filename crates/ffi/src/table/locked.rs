@@ -47,20 +47,26 @@ enum Asked {
 }
 
 impl TableHandle {
-    /// Whether the row that was locked is still where the walk along an index met it; else its lock is given back.
-    pub(super) fn is_at_its_place(&mut self, session: &mut Session) -> Outcome<bool> {
+    /// Whether the row that was locked is still where the walk along an index met it; else its lock is given back. One that
+    /// was only looked at and has moved is waited for: its new place may not be seen before who moved it is done.
+    pub(super) fn is_at_its_place(&mut self, session: &mut Session, record: &mut [u8]) -> Outcome<bool> {
         let Some(place) = self.scan_index else { return Ok(true) };
         let number = self.format.index(place)?.number;
         let index = self.table.indexes().get(number).cloned().ok_or_else(no_scan)?;
-        self.key.clear();
-        index.push_entry_key(self.format.layout(), &self.row, &mut self.key)?;
-        let is_there = self.scan.as_ref().and_then(Scan::entry_key) == Some(self.key.as_slice());
-        if !is_there && self.looking == Looking::Now {
-            self.looking = Looking::Allowed;
-        } else if !is_there {
-            self.give_back(session);
+        loop {
+            self.key.clear();
+            index.push_entry_key(self.format.layout(), &self.row, &mut self.key)?;
+            if self.scan.as_ref().and_then(Scan::entry_key) == Some(self.key.as_slice()) {
+                return Ok(true);
+            }
+            if self.looking != Looking::Now {
+                self.give_back(session);
+                return Ok(false);
+            }
+            if !self.read_looked_at(session, record)? {
+                return Ok(false);
+            }
         }
-        Ok(is_there)
     }
 
     /// What a scan that locks sees from now on.
@@ -140,8 +146,17 @@ impl TableHandle {
         }
         let found = self.read_newest(session, key, record)?;
         if let Asked::Busy = asked {
-            self.looking = if found { Looking::Now } else { Looking::Allowed };
-        } else if !found {
+            if found {
+                self.looking = Looking::Now;
+                return Ok(Found::Row);
+            }
+            // What became of it may not be seen before who has it is done.
+            self.row_key.clear();
+            self.row_key.extend_from_slice(key);
+            let found = self.read_looked_at(session, record)?;
+            return Ok(if found { Found::Row } else { Found::Nothing });
+        }
+        if !found {
             self.row_key.clear();
             self.row_key.extend_from_slice(key);
             self.give_back(session);
