@@ -141,7 +141,7 @@ def billion(results):
 
 def trickle(results):
     what, target = "bytes written per byte kept, trickle of 100,000 series", "at most 3"
-    runs = results["trickle"].get(OURS)
+    runs = results.get("trickle", {}).get(OURS)
     if not runs:
         return missing(what, target)
     measured, by_disk = [], []
