@@ -106,16 +106,16 @@ impl Scan {
     /// Goes on in what a newer cursor sees: behind the current row or, with `again`, at its place, where another row may
     /// have come.
     pub fn go_on_with(&mut self, cursor: Cursor, again: bool, direction: Direction) -> Outcome<()> {
-        let mut place = Vec::new();
-        let has_place = !self.is_over && self.copy_place(&mut place)?;
-        self.cursor = cursor;
         if self.is_over {
+            self.cursor = cursor;
             return Ok(());
         }
-        let (from, inclusive) = match has_place {
+        let mut place = Vec::new();
+        let (from, inclusive) = match self.copy_place(&mut place)? {
             true => (Some(place), again),
             false => (self.start.take(), self.is_start_inclusive),
         };
+        self.cursor = cursor;
         let bounds = std::mem::take(&mut self.bounds);
         let bounds = if direction == self.direction { bounds } else { Bounds::default() };
         self.seek(from, inclusive, direction, bounds)

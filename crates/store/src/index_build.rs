@@ -17,7 +17,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::index::{Index, SortKeys, entry_schema};
 use crate::limits;
-use crate::ring::WRITE_TRIES;
+use crate::ring::{WRITE_TRIES, too_small};
 use crate::row::RowLayout;
 use crate::schema::{IndexDef, Schema};
 use crate::snapshot::Snapshot;
@@ -83,10 +83,7 @@ impl Engine {
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::LimitExceeded {
-            what: format!("with index '{}', table '{}'", def.name, table.name()),
-            limit: table.schema().ring.max_bytes.unwrap_or(0),
-        })
+        Err(too_small(table, &format!("index '{}'", def.name)))
     }
 
     fn write_entries(

@@ -30,7 +30,7 @@ use crate::manifest::edit::Edit;
 use crate::memtable::Key;
 use crate::newest::Newest;
 use crate::own::PrivateSegment;
-use crate::ring::WRITE_TRIES;
+use crate::ring::{WRITE_TRIES, too_small};
 use crate::row::RowLayout;
 use crate::schema::Schema;
 use crate::segment::{Loss, SegmentMeta, SegmentWriter};
@@ -85,10 +85,7 @@ impl Engine {
             }
             takes = room.map(|room| room.wanted());
         }
-        Err(Error::LimitExceeded {
-            what: format!("with what is written anew, table '{}'", table.name()),
-            limit: table.schema().ring.max_bytes.unwrap_or(0),
-        })
+        Err(too_small(table, "what is written anew"))
     }
 
     /// None if there is no room for what has to be written.

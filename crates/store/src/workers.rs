@@ -79,7 +79,7 @@ impl Workers {
         self.lists.lock().merge_later.insert(table);
     }
 
-    /// A memtable was written to disk.
+    /// Memtables were written to disk.
     pub fn note_flush(&self, table: &Table) {
         let mut lists = self.lists.lock();
         lists.flushes += 1;
@@ -189,17 +189,14 @@ fn flush_one(engine: &Arc<Engine>, id: TableId) {
     if result.is_ok() && (is_last || engine.activity.flushes.load(Ordering::Relaxed) % FLUSHES_BETWEEN_TRIMS == 0) {
         result = engine.trim_log();
     }
-    let mut lists = engine.workers.lists.lock();
-    lists.flushes += 1;
     match result {
         Ok(()) => {
-            if lists.flush_error.take().is_some() {
-                tracing::info!(table = table.name(), "a memtable was written to disk again");
-            }
-            lists.merge.insert(id);
-            engine.workers.work.notify_all();
+            engine.workers.note_flush(&table);
+            engine.workers.ask_merge(id);
         }
         Err(error) => {
+            let mut lists = engine.workers.lists.lock();
+            lists.flushes += 1;
             engine.activity.flush_failures.fetch_add(1, Ordering::Relaxed);
             tracing::error!(table = table.name(), %error, "could not write a memtable to disk; trying again");
             lists.flush_error = Some(error.to_string());
@@ -208,7 +205,6 @@ fn flush_one(engine: &Arc<Engine>, id: TableId) {
             engine.workers.work.wait_for(&mut lists, TICK);
         }
     }
-    engine.workers.flushed.notify_all();
 }
 
 fn sync_log(engine: &Engine) {

@@ -11,9 +11,12 @@ use std::sync::Arc;
 use rrd_store::alter::Alteration;
 use rrd_store::fs::Fs;
 use rrd_store::fs::sim::SimFs;
-use rrd_store::index::SortKeys;
 use rrd_store::schema::{ColumnDef, IndexColumn, IndexDef, Initial, Lane};
 use rrd_store::{Config, Direction, Engine, Error, OnDuplicate, Result, Schema, Table, Txn};
+
+mod common;
+
+use common::NoSortKeys;
 
 /// Table name to (series, time) to value.
 type State = BTreeMap<String, BTreeMap<(u64, u64), u64>>;
@@ -115,18 +118,6 @@ fn write_row(txn: &mut Txn, table: &Arc<Table>, values: (u64, u64, u64)) -> Resu
             Err(Error::Duplicate { .. }) => txn.update(table, &key, &bytes),
             other => other,
         },
-    }
-}
-
-/// No index of the script needs sort keys.
-struct NoSortKeys;
-
-impl SortKeys for NoSortKeys {
-    fn number(&self, _: usize, value: u64) -> u64 {
-        value
-    }
-    fn push_bytes(&self, _: usize, value: &[u8], out: &mut Vec<u8>) {
-        out.extend_from_slice(value);
     }
 }
 

@@ -13,9 +13,12 @@ use std::time::{Duration, Instant};
 use rrd_store::alter::Alteration;
 use rrd_store::cursor::Direction;
 use rrd_store::fs::sim::SimFs;
-use rrd_store::index::SortKeys;
 use rrd_store::schema::{Bucket, IndexColumn, IndexDef, Ring, TierDef};
 use rrd_store::{Config, Engine, OnDuplicate, Schema, Table, Txn};
+
+mod common;
+
+use common::NoSortKeys;
 
 const SCHEMA: &str = r#"{"version": 1, "columns": [
     {"id": 0, "name": "sensor", "lane": {"int": {"width": 4}}, "nullable": false},
@@ -573,18 +576,6 @@ fn an_index_that_is_added_is_built_within_the_limit() {
         assert_eq!(bench.engine.check_table(&bench.table, &mut |_, _| true).unwrap(), Vec::<String>::new());
         bench.run_steps(&load, LAP / 4);
         bench.check("afterwards");
-    }
-}
-
-/// No index here needs sort keys.
-struct NoSortKeys;
-
-impl SortKeys for NoSortKeys {
-    fn number(&self, _: usize, value: u64) -> u64 {
-        value
-    }
-    fn push_bytes(&self, _: usize, value: &[u8], out: &mut Vec<u8>) {
-        out.extend_from_slice(value);
     }
 }
 

@@ -144,24 +144,21 @@ impl TableHandle {
         if let Asked::Skipped = asked {
             return Ok(Found::Skipped);
         }
-        let found = self.read_newest(session, key, record)?;
-        if let Asked::Busy = asked {
-            if found {
+        let is_busy = matches!(asked, Asked::Busy);
+        if self.read_newest(session, key, record)? {
+            if is_busy {
                 self.looking = Looking::Now;
-                return Ok(Found::Row);
             }
-            // What became of it may not be seen before who has it is done.
-            self.row_key.clear();
-            self.row_key.extend_from_slice(key);
-            let found = self.read_looked_at(session, record)?;
-            return Ok(if found { Found::Row } else { Found::Nothing });
+            return Ok(Found::Row);
         }
-        if !found {
-            self.row_key.clear();
-            self.row_key.extend_from_slice(key);
+        self.row_key.clear();
+        self.row_key.extend_from_slice(key);
+        if !is_busy {
             self.give_back(session);
+            return Ok(Found::Nothing);
         }
-        Ok(if found { Found::Row } else { Found::Nothing })
+        // What became of it may not be seen before who has it is done.
+        Ok(if self.read_looked_at(session, record)? { Found::Row } else { Found::Nothing })
     }
 
     /// Waits for the row that was only looked at, and reads it again.

@@ -79,8 +79,8 @@ const READERS_WAIT_AGAIN: Duration = Duration::from_millis(100);
 /// How often it is looked whether they are done.
 const READERS_TICK: Duration = Duration::from_millis(1);
 
-/// By how much the bytes of a tier that is built are overestimated once they were counted: of fewer rows are not quite as much
-/// fewer.
+/// By how much the bytes of what is built from rows, or in their place, are overestimated once they were counted: of fewer rows
+/// they are not quite as much fewer.
 const BUILD_MARGIN: f64 = 1.05;
 
 /// The share of `MAX_BYTES` of the largest merge in what only merges make smaller, and what is kept free for one.
@@ -207,9 +207,9 @@ impl Engine {
         Some((max_bytes as f64 * TRIM_SHARE) as u64)
     }
 
-    /// Makes room in a ring without a time, whose segments need not end where the horizon is: those with rows behind the horizon are written anew without
-    /// them, one after the other, and when there are none left the horizon moves. Returns whether an open snapshot needs what
-    /// would have to go.
+    /// Makes room in a ring without a time, whose segments need not end where the horizon is: those with rows behind the
+    /// horizon are written anew without them, one after the other, and when there are none left the horizon moves. Returns
+    /// whether an open snapshot needs what would have to go.
     fn make_room_by_merges(&self, base: &Arc<Table>, space: &Arc<Space>, incoming: u64) -> Result<bool> {
         let Some(most) = self.largest_merge(base) else { return Ok(false) };
         let mut moves = 0;
@@ -625,6 +625,12 @@ impl Written {
         let (rows, bytes) = metas.fold((0, 0), |(rows, bytes), m| (rows + m.rows, bytes + m.bytes));
         (rows >= FRESH_ROWS).then(|| bytes as f64 / rows as f64 * ESTIMATE_MARGIN)
     }
+}
+
+/// The error for a ring of bytes that cannot hold some rows beside something else, after all tries.
+pub(crate) fn too_small(table: &Table, beside: &str) -> Error {
+    let limit = table.schema().ring.max_bytes.unwrap_or(0);
+    Error::LimitExceeded { what: format!("with {beside}, table '{}'", table.name()), limit }
 }
 
 /// What is left of bytes that are computed from rows, or stand in for them, when as many rows go as make room for it.

@@ -36,7 +36,7 @@ use crate::time::TimeLane;
 use crate::version::Version;
 
 use ahead::Ahead;
-pub(crate) use bytes::{BuildShare, WRITE_TRIES};
+pub(crate) use bytes::{BuildShare, WRITE_TRIES, too_small};
 pub(crate) use durable::{
     FLOORS_PROPERTY, HORIZON_PROPERTY, decode_floors, encode_floors, floors_of_writes, horizon_edits, restore,
 };

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::live::LiveSegment;
 use crate::manifest::edit::Edit;
 use crate::memtable::Memtable;
-use crate::ring::{BuildShare, WRITE_TRIES};
+use crate::ring::{BuildShare, WRITE_TRIES, too_small};
 use crate::row::RowLayout;
 use crate::schema::{Schema, TierDef};
 use crate::segment::SegmentMeta;
@@ -249,10 +249,7 @@ impl Engine {
             let metas: Vec<SegmentMeta> = part.segments.drain(..).map(|s| s.meta().clone()).collect();
             self.remove_refused(&tier.table, &metas);
         }
-        Err(Error::LimitExceeded {
-            what: format!("with tier '{}', table '{}'", tier.def.name, table.name()),
-            limit: table.schema().ring.max_bytes.unwrap_or(0),
-        })
+        Err(too_small(table, &format!("tier '{}'", tier.def.name)))
     }
 }
 
