@@ -69,7 +69,7 @@ impl Engine {
         let mut takes = None;
         for _ in 0..WRITE_TRIES {
             // Only made: what is written takes it.
-            drop(self.make_room_beside_rows(table, takes)?);
+            drop(self.make_room_beside_rows(&built.table, takes)?);
             match self.write_entries(table, &layout, &index, progress) {
                 Ok(()) => return Ok(built),
                 Err(Error::NoRoom { rows, bytes }) => {
@@ -93,8 +93,9 @@ impl Engine {
         index: &Index,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<()> {
-        // A merge would write files beside those that are read here.
-        let _merging = self.is_in_ring_of_bytes(table).then(|| table.maintenance.lock_for_merges());
+        // A merge would write files beside those that are read here. It may wait for this, with room that it makes: nothing
+        // here waits for room or memory.
+        let merging = self.is_in_ring_of_bytes(table).then(|| table.maintenance.lock_for_merges());
         let mut txn = self.begin();
         let entries = &index.table;
         txn.begin_bulk(entries);
@@ -114,6 +115,7 @@ impl Engine {
             }
         }
         txn.end_bulk(entries)?;
+        drop((rows, merging));
         txn.commit()
     }
 

@@ -579,6 +579,35 @@ fn an_index_that_is_added_is_built_within_the_limit() {
     }
 }
 
+/// A merge makes room while an index is built: neither waits for the other for ever.
+#[test]
+fn an_index_is_built_beside_merges() {
+    let mut bench = Bench::new(300_000, "[]");
+    bench.run(&Load { late: 20, updates: 4, deletes: 1, laps: 1, jumps: false, is_paced: true });
+    let (engine, table) = (bench.engine.clone(), bench.table.clone());
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let def = IndexDef { id: 1, name: "by_noise".into(), unique: false, columns: vec![IndexColumn::plain(3)] };
+        let schema = Arc::new(Schema { indexes: vec![def.clone()], ..Schema::clone(&table.schema()) });
+        let mut merges = None;
+        let built = engine.build_index(&table, &schema, &def, Arc::new(NoSortKeys), &mut |_| {
+            merges.get_or_insert_with(|| {
+                let (engine, table) = (engine.clone(), table.clone());
+                let merges = std::thread::spawn(move || engine.optimize_table(&table, &mut |_, _| true).unwrap());
+                // The merge gets as far as it can.
+                std::thread::sleep(Duration::from_millis(200));
+                merges
+            });
+            true
+        });
+        drop(built.unwrap());
+        merges.unwrap().join().unwrap();
+        done.send(()).unwrap();
+    });
+    assert!(is_done.recv_timeout(Duration::from_secs(120)).is_ok(), "the build and the merge wait for each other");
+    bench.check("built");
+}
+
 /// Without a time what is behind the horizon goes with merges only.
 #[test]
 fn a_ring_of_bytes_without_a_time_holds() {

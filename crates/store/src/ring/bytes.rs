@@ -561,8 +561,8 @@ impl Engine {
         self.make_room(table, run)
     }
 
-    /// Before entries of an index that is built are written: what is free. More is not made while its rows are read, which would
-    /// keep what had to go: see [`Engine::build_index`].
+    /// Before entries of an index that is built are written: what is free. More is not made, nor is whoever makes room waited for,
+    /// while the rows are read that might have to go: see [`Engine::build_index`].
     fn room_for_new_index(
         &self,
         entries: &Arc<Table>,
@@ -575,7 +575,7 @@ impl Engine {
             let bytes = written.bytes() + (rows as f64 * row_bytes) as u64;
             return Err(Error::NoRoom { rows: before + rows, bytes });
         }
-        Ok(self.ring_of_bytes(entries)?.map(|ring| Arc::new(ring.space.reserve(0))))
+        Ok(self.activity.io.spaces.of(&entries.dir).map(|space| Arc::new(space.reserve(0))))
     }
 
     /// After a commit: a ring of bytes takes its rows in small portions.
