@@ -13,9 +13,10 @@ use crate::record::Plan;
 
 /// Bytes of records that are made at once: they stay in the processor's nearest cache.
 const BYTES_AT_ONCE: usize = 8 << 10;
-/// Records that are made at once at most, and at least: longer ones are written one at a time, as they are copied for more
-/// than what is asked of them.
+/// Records that are made at once at most.
 const MOST_RECORDS: usize = 64;
+/// Records of which fewer can be made at once are written one at a time: as they are so long, they are copied for more than
+/// what is asked of them.
 const FEWEST_RECORDS: usize = 16;
 
 /// Records of rows of a span, in the order of the walk.
@@ -54,10 +55,11 @@ impl Ahead {
         direction: Direction,
         columns: &[(&Plan, &Arc<Column>)],
     ) {
-        let count = (BYTES_AT_ONCE / record.len().max(1)).min(MOST_RECORDS).min(rows);
-        if count < FEWEST_RECORDS {
+        let most = BYTES_AT_ONCE / record.len().max(1);
+        if most < FEWEST_RECORDS {
             return;
         }
+        let count = most.min(MOST_RECORDS).min(rows);
         self.bytes.clear();
         (0..count).for_each(|_| self.bytes.extend_from_slice(record));
         let rows = match direction {

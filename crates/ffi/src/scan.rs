@@ -21,6 +21,8 @@ const FIRST_SPAN_ROWS: usize = 16;
 const LONGEST_SPAN_ROWS: usize = 1 << 14;
 /// Rows that are left of a span when records are made ahead: after a seek most readers want few.
 const ROWS_AHEAD: usize = 32;
+/// The same in a long walk, whose spans are short where conditions leave rows out.
+const ROWS_AHEAD_OF_LONG_WALK: usize = 4;
 
 /// The keys of a walk: `low <= key < high`; `None` is open.
 #[derive(Clone, Default)]
@@ -158,7 +160,8 @@ impl Scan {
     #[inline]
     pub fn go_ahead(&mut self, plans: &[Plan], record: &[u8]) {
         let rows = self.usable - self.done;
-        if rows < ROWS_AHEAD {
+        let is_long_walk = self.span_rows == LONGEST_SPAN_ROWS;
+        if rows < if is_long_walk { ROWS_AHEAD_OF_LONG_WALK } else { ROWS_AHEAD } {
             return;
         }
         let columns: Vec<_> = plans.iter().zip(&self.columns).collect();
