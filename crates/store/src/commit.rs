@@ -20,6 +20,7 @@ use crate::log_base::{self, Base};
 use crate::log_record;
 use crate::manifest::edit::Edit;
 use crate::memtable::Key;
+use crate::newest::Place;
 use crate::own::{OnDuplicate, OwnBatch, OwnWrite, OwnWrites};
 use crate::prepare::{Prepared, log_parts};
 use crate::ring::RingChange;
@@ -473,9 +474,10 @@ impl Engine {
             }
             for OwnBatch { rows, .. } in batches {
                 let series_len = t.layout.series_len(&rows.key(0));
+                let mut place = Place::default();
                 for series in rows.series(series_len) {
                     let (series, rest) = rows.halves(series.end - 1, series_len);
-                    newest.raise_short(series, rest);
+                    newest.raise_short(series, rest, &mut place);
                 }
                 let added = version.active.apply_batch(pending.seq, pending.start_lsn.0, rows);
                 self.memory.active.fetch_add(added, Ordering::Relaxed);

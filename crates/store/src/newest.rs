@@ -3,8 +3,13 @@
 //! An entry is an upper bound of what the table holds for the series; no entry means "not known", unless the map is
 //! complete. Without a time column the whole table is one series. This is what keeps unique checks on append
 //! at one hash probe, which for short keys is one of numbers.
+//!
+//! Short series lie in the order in which they came. Who writes many mostly writes them in the same order again: then the
+//! next one is right behind the last, which the processor has fetched by then, and no probe is needed at all.
 
-use hashbrown::HashMap;
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use crate::batch::{KeyBytes, PackedKey};
 use crate::limits::NEWEST_ENTRIES;
@@ -13,6 +18,9 @@ use crate::memtable::Key;
 /// A part of a key of at most 15 bytes: the bytes from the top, their number in the lowest byte. Orders as the bytes do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Short(u128);
+
+/// Instead of a rest: it is among the long ones. Greater than any that there is.
+const ELSEWHERE: Short = Short(u128::MAX);
 
 /// Bytes of the longest.
 const LONGEST: usize = size_of::<u128>() - 1;
@@ -50,11 +58,51 @@ impl Short {
 /// Series (leading key parts) to the largest rest of the key.
 #[derive(Default)]
 pub struct Newest {
-    short: HashMap<Short, Short>,
+    short: InOrder,
     /// Where one of them is longer.
     long: HashMap<Key, Key>,
     /// Every series of the table has an entry.
     complete: bool,
+}
+
+/// Where the series that is asked for next may lie.
+#[derive(Clone, Copy, Default)]
+pub struct Place(usize);
+
+/// A map that remembers the order in which keys came.
+#[derive(Default)]
+struct InOrder {
+    entries: Vec<(Short, Short)>,
+    /// Their numbers, by the hash of the key.
+    numbers: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+impl InOrder {
+    fn find(&self, series: Short) -> Option<usize> {
+        let is_same = |&i: &u32| self.entries[i as usize].0 == series;
+        self.numbers.find(self.hasher.hash_one(series), is_same).map(|&i| i as usize)
+    }
+
+    /// [`InOrder::find`] that looks at a place first, and moves that behind what it finds.
+    #[inline]
+    fn find_near(&self, series: Short, place: &mut Place) -> Option<usize> {
+        let is_there = self.entries.get(place.0).is_some_and(|entry| entry.0 == series);
+        let found = if is_there { place.0 } else { self.find(series)? };
+        place.0 = found + 1;
+        Some(found)
+    }
+
+    fn set(&mut self, series: Short, rest: Short) {
+        if let Some(i) = self.find(series) {
+            self.entries[i].1 = rest;
+            return;
+        }
+        let (entries, hasher) = (&self.entries, &self.hasher);
+        let hash_of = |&i: &u32| hasher.hash_one(entries[i as usize].0);
+        self.numbers.insert_unique(hasher.hash_one(series), entries.len() as u32, hash_of);
+        self.entries.push((series, rest));
+    }
 }
 
 impl Newest {
@@ -66,7 +114,10 @@ impl Newest {
     /// Calls `take` with the rest of a key (empty: there is no row) than which the series has no greater one. `None` if that
     /// has to be looked up.
     pub fn get<T>(&self, series: &[u8], take: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        if let Some(rest) = Short::of(series).and_then(|series| self.short.get(&series)) {
+        if let Some(i) = Short::of(series).and_then(|series| self.short.find(series))
+            && let (_, rest) = self.short.entries[i]
+            && rest != ELSEWHERE
+        {
             return Some(take(&rest.bytes()));
         }
         match self.long.get(series) {
@@ -77,9 +128,9 @@ impl Newest {
 
     /// Whether a row is known to be behind the newest of its series, both parts of its key being short.
     #[inline]
-    pub fn is_behind(&self, series: Short, rest: Short) -> bool {
-        match self.short.get(&series) {
-            Some(newest) => rest > *newest,
+    pub fn is_behind(&self, series: Short, rest: Short, place: &mut Place) -> bool {
+        match self.short.find_near(series, place) {
+            Some(i) => rest > self.short.entries[i].1,
             None => self.complete && self.long.is_empty() && rest > Short(0),
         }
     }
@@ -93,10 +144,10 @@ impl Newest {
 
     /// The same for a row whose key has short parts.
     #[inline]
-    pub fn raise_short(&mut self, series: Short, rest: Short) {
-        match self.short.get_mut(&series) {
-            Some(newest) => *newest = rest.max(*newest),
-            None => self.raise(&series.bytes(), &rest.bytes()),
+    pub fn raise_short(&mut self, series: Short, rest: Short, place: &mut Place) {
+        match self.short.find_near(series, place).map(|i| &mut self.short.entries[i].1) {
+            Some(newest) if *newest != ELSEWHERE => *newest = rest.max(*newest),
+            _ => self.raise(&series.bytes(), &rest.bytes()),
         }
     }
 
@@ -107,15 +158,15 @@ impl Newest {
 
     /// Notes the result of a look-up (or, for the map of a transaction, of its own writes).
     pub fn set(&mut self, series: &[u8], rest: &[u8]) {
-        if self.short.len() + self.long.len() >= NEWEST_ENTRIES {
+        if self.short.entries.len() + self.long.len() >= NEWEST_ENTRIES {
             self.forget();
         }
         if let (Some(series), Some(rest)) = (Short::of(series), Short::of(rest)) {
-            self.short.insert(series, rest);
+            self.short.set(series, rest);
             return;
         }
-        if let Some(series) = Short::of(series) {
-            self.short.remove(&series);
+        if let Some(series) = Short::of(series).filter(|series| self.short.find(*series).is_some()) {
+            self.short.set(series, ELSEWHERE);
         }
         self.long.insert(Key::from_slice(series), Key::from_slice(rest));
     }
@@ -141,15 +192,17 @@ mod tests {
             rows in prop::collection::vec((part(), part()), 0..40),
             (series, rest) in (part(), part()),
             is_complete in any::<bool>(),
+            place in 0usize..4,
         ) {
             let (mut newest, mut model) = (Newest::new(is_complete), BTreeMap::<Vec<u8>, Vec<u8>>::new());
+            let mut place = Place(place);
             for (i, (series, rest)) in rows.iter().enumerate() {
                 if i % 5 == 0 && !model.contains_key(series) {
                     newest.set(series, rest);
                     model.insert(series.clone(), rest.clone());
                 }
                 match (Short::of(series), Short::of(rest)) {
-                    (Some(series), Some(rest)) if i % 2 == 0 => newest.raise_short(series, rest),
+                    (Some(series), Some(rest)) if i % 2 == 0 => newest.raise_short(series, rest, &mut place),
                     _ => newest.raise(series, rest),
                 }
                 match model.get_mut(series) {
@@ -161,7 +214,7 @@ mod tests {
             let known = newest.get(&series, <[u8]>::to_vec);
             prop_assert_eq!(&known, &model.get(&series).cloned().or(is_complete.then(Vec::new)));
             if let (Some(short_series), Some(short_rest)) = (Short::of(&series), Short::of(&rest))
-                && newest.is_behind(short_series, short_rest)
+                && newest.is_behind(short_series, short_rest, &mut place)
             {
                 prop_assert!(known.is_some_and(|known| rest > known));
             }

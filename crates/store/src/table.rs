@@ -23,7 +23,7 @@ use crate::log_base::Bases;
 use crate::maintenance::Maintenance;
 use crate::manifest::edit::{ChunkSpan, Edit, TableId};
 use crate::memtable::{KeyRef, RowCollector, Versions};
-use crate::newest::{Newest, Short};
+use crate::newest::{Newest, Place, Short};
 use crate::ring::RingState;
 use crate::row::RowLayout;
 use crate::schema::{Lane, Schema};
@@ -423,19 +423,20 @@ impl Table {
         self.newest.lock().get(series, |newest| rest > newest).unwrap_or(false)
     }
 
-    /// The same for a key with short parts.
+    /// The same for a key with short parts, whose series may lie at a place.
     #[inline]
-    pub(crate) fn is_short_behind_newest(&self, (series, rest): (Short, Short)) -> bool {
-        self.newest.lock().is_behind(series, rest)
+    pub(crate) fn is_short_behind_newest(&self, (series, rest): (Short, Short), place: &mut Place) -> bool {
+        self.newest.lock().is_behind(series, rest, place)
     }
 
     /// [`Table::is_behind_newest`] for each row of a batch.
     pub(crate) fn are_behind_newest(&self, layout: &RowLayout, rows: &Batch) -> bool {
         let newest = self.newest.lock();
         let series_len = layout.series_len(&rows.key(0));
+        let mut place = Place::default();
         rows.series(series_len).all(|places| {
             let (series, rest) = rows.halves(places.start, series_len);
-            newest.is_behind(series, rest)
+            newest.is_behind(series, rest, &mut place)
         })
     }
 

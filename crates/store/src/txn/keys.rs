@@ -180,7 +180,7 @@ impl Txn {
         };
         if is_behind_own {
             entry.check.get_or_insert_with(|| engine.take_snapshot_for_checks(id));
-            if entry.table.is_short_behind_newest(int_key.short(series, rest)) {
+            if entry.table.is_short_behind_newest(int_key.short(series, rest), &mut entry.place) {
                 if !std::mem::replace(&mut entry.is_untold, true) {
                     entry.newest_seq = seen_seq;
                 }

@@ -20,6 +20,7 @@ use crate::index::Index;
 use crate::limits;
 use crate::lock::LockMode;
 use crate::memtable::Key;
+use crate::newest::Place;
 use crate::ordered::Ordered;
 pub use crate::own::OnDuplicate;
 use crate::own::{OwnWrite, OwnWrites};
@@ -94,6 +95,8 @@ pub(crate) struct TxnTable {
     streak: Option<Streak>,
     /// `newness` says none of the transaction's own rows. They came in key order, the last one is that of the streak.
     is_untold: bool,
+    /// Where the table's newest row of the next series may be found.
+    place: Place,
     bulk: Option<Bulk>,
     /// The transaction holds row locks of it.
     has_intent: bool,
@@ -591,6 +594,7 @@ impl Txn {
             newest_seq: 0,
             streak: None,
             is_untold: false,
+            place: Place::default(),
             bulk: None,
             has_intent: false,
         });
