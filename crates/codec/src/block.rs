@@ -26,12 +26,27 @@ pub struct Encoder {
     effort: Effort,
     ints: Memory,
     floats: FloatMemory,
+    differences: Memory,
 }
 
 impl Encoder {
     /// An encoder that has seen no block yet.
     pub fn new(effort: Effort) -> Self {
-        Encoder { effort, ints: Memory::default(), floats: FloatMemory::default() }
+        Encoder {
+            effort,
+            ints: Memory::default(),
+            floats: FloatMemory::default(),
+            differences: Memory::of_differences(),
+        }
+    }
+
+    /// Appends numbers as one block, as [`Encoder::encode`] would. They are differences to those of an earlier block: where
+    /// most of them lie does not change from block to block, and is not looked for in each.
+    ///
+    /// Panics if they are more than [`MAX_ROWS`].
+    pub fn encode_differences(&mut self, differences: &[u64], out: &mut Vec<u8>) {
+        assert!(differences.len() <= MAX_ROWS, "{} rows in one block", differences.len());
+        int::encode_alike(differences, int::Sign::Unsigned, self.effort, &mut self.differences, out);
     }
 
     /// Appends `column` as one block.
@@ -115,4 +130,36 @@ fn decode_values(bytes: &[u8], kind: Kind, rows: usize) -> Result<Values, Decode
         Kind::F64 => Values::F64(float::decode(bytes, rows)?),
         Kind::Bytes => Values::Bytes(bytes::decode(bytes, rows)?),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Zigzagged steps of walks: as many as `rows`, mostly small, some far off.
+    fn steps(seed: u64, rows: u64, spread: u32) -> Vec<u64> {
+        let noise = |i: u64| (seed << 32 | i).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let step = |i: u64| (noise(i) >> 40 & noise(i ^ 1 << 20) >> 40) & ((1 << spread) - 1);
+        (0..rows).map(|i| if i % 97 == 0 { noise(i) } else { step(i) }).collect()
+    }
+
+    #[test]
+    fn differences_come_back_and_a_pivot_that_is_kept_costs_little() {
+        let mut encoder = Encoder::new(Effort::Fast);
+        let (mut all, mut alone) = (0, 0);
+        for block in 0..40 {
+            // Calm first, then restless, then blocks of all lengths.
+            let spread = if block < 20 { 6 } else { 14 };
+            let differences = steps(block, if block < 30 { 1000 } else { block * 7 % 300 }, spread);
+            let mut bytes = Vec::new();
+            encoder.encode_differences(&differences, &mut bytes);
+            let column = Column { values: Values::Int(differences.clone()), nulls: None };
+            assert_eq!(decode(&bytes, Kind::Int, differences.len()), Ok(column.clone()), "block {block}");
+            all += bytes.len();
+            bytes.clear();
+            encode(&column, Effort::Fast, &mut bytes);
+            alone += bytes.len();
+        }
+        assert!(all <= alone + alone / 33, "{all} bytes, {alone} with a pivot for each");
+    }
 }

@@ -16,6 +16,7 @@ mod scaled;
 use crate::bits::{unzigzag, zigzag};
 use crate::reader::{Reader, write_varint};
 use crate::{DecodeError, Effort, rans, tag};
+use packed::Frame;
 pub(crate) use plan::{Sample, estimate};
 
 /// How many blocks may be nested in each other.
@@ -81,6 +82,8 @@ pub(crate) struct Memory {
     uses: u32,
     /// The quotients of scaled values.
     scaled: Option<Box<Memory>>,
+    /// The pivot belongs to the plan.
+    keeps_pivot: bool,
 }
 
 /// Blocks that are written by a plan before it is made anew.
@@ -89,6 +92,11 @@ const USES: u32 = 16;
 const FEWEST_ALIKE: usize = 64;
 
 impl Memory {
+    /// Of blocks of differences, which all have about the same pivot.
+    pub(crate) fn of_differences() -> Self {
+        Memory { keeps_pivot: true, ..Memory::default() }
+    }
+
     /// Whether a block of some bits a row is about what the plan promised.
     fn is_as_good(&self, bits: f64) -> bool {
         bits <= self.bits * 1.1 + 0.02
@@ -125,7 +133,10 @@ fn encode_level_alike(values: &[u64], sign: Sign, level: Level, memory: &mut Mem
         }
         out.truncate(start);
     }
-    let plan = plan::Plan::new(values, sign, level);
+    let mut plan = plan::Plan::new(values, sign, level);
+    if memory.keeps_pivot {
+        plan.shape.pivot = packed::pivot_of(values, sign, plan.shape);
+    }
     encode_planned(values, sign, level, &plan, memory, out);
     memory.bits = bits(out);
     memory.uses = 0;
@@ -182,20 +193,20 @@ fn encode_residuals(values: &[u64], sign: Sign, shape: plan::Shape, level: Level
 /// Packs or entropy-codes, whichever is smaller.
 fn encode_end(values: &[u64], sign: Sign, shape: plan::Shape, level: Level, out: &mut Vec<u8>) {
     if level.effort == Effort::Fast {
-        return packed::encode(values, sign, shape.local, level, out);
+        return packed::encode(values, sign, shape.frame(), level, out);
     }
     let start = out.len();
     // Few patches may have a pattern, which no estimate sees.
     let early = shape.packed_bits <= FEW_BITS;
     if early {
-        packed::encode(values, sign, shape.local, level, out);
+        packed::encode(values, sign, shape.frame(), level, out);
         if (out.len() - start) * 8 <= TINY + values.len() / 100 {
             return;
         }
     }
     let rans = rans::Plan::new(values, sign, shape.rans_local);
     if !early && shape.packed_bits <= level.close(rans.bits() / values.len() as f64) {
-        packed::encode(values, sign, shape.local, level, out);
+        packed::encode(values, sign, shape.frame(), level, out);
     }
     // Packed blocks decode faster: half a percent of size is worth it.
     if start == out.len() || (out.len() - start) as f64 * 8.0 > rans.bits() * 1.005 {
@@ -258,7 +269,7 @@ pub(crate) fn write_small_side(values: &[u64], sign: Sign, level: Level, out: &m
     }
     let mut block = Vec::new();
     if !write_trivial(values, sign, level.inner(), &mut block) {
-        packed::encode(values, sign, false, level.inner(), &mut block);
+        packed::encode(values, sign, Frame::Common(None), level.inner(), &mut block);
     }
     write_varint(out, block.len() as u64);
     out.extend_from_slice(&block);

@@ -144,7 +144,7 @@ pub fn encode(
                     None => out.push(DIFFERENCES),
                     Some(exponent) => out.extend_from_slice(&[DECIMALS, exponent]),
                 }
-                encoder.encode(&Column { values: Values::Int(values), nulls: None }, &mut block);
+                encoder.encode_differences(&values, &mut block);
             }
             None => {
                 out.push(PLAIN);
@@ -307,40 +307,51 @@ fn differences(now: &Column, before: &Column) -> Option<Differences> {
     }
     match (without_nulls(now)?, without_nulls(before)?) {
         (Values::Int(now), Values::Int(before)) => {
-            let pairs = || now.iter().zip(before).map(|(now, before)| (*now as i64, *before as i64));
+            let pairs = now.iter().zip(before).map(|(now, before)| (*now as i64, *before as i64));
             worth_while(pairs, None)
         }
         (Values::F64(now), Values::F64(before)) => {
-            let (exponent, power) = common_power(now, before)?;
-            let all = |floats: &[u64]| floats.iter().map(|v| digits(*v, power)).collect::<Option<Vec<i64>>>();
-            let (now, before) = (all(now)?, all(before)?);
-            worth_while(|| now.iter().copied().zip(before.iter().copied()), Some(exponent))
+            let (exponent, now, before) = common_digits(now, before)?;
+            worth_while(now.into_iter().zip(before), Some(exponent))
         }
         _ => None,
     }
 }
 
 /// Differences of pairs, if they are shorter than what packs the first of each.
-fn worth_while<I: Iterator<Item = (i64, i64)>>(pairs: impl Fn() -> I, exponent: Option<u8>) -> Option<Differences> {
-    let values: Vec<u64> = pairs().map(|(now, before)| zigzag(now.wrapping_sub(before) as u64)).collect();
-    let (low, high) = pairs().fold((i64::MAX, i64::MIN), |(low, high), (now, _)| (low.min(now), high.max(now)));
+fn worth_while(pairs: impl ExactSizeIterator<Item = (i64, i64)>, exponent: Option<u8>) -> Option<Differences> {
     let bits = |value: u64| u64::from(u64::BITS - value.leading_zeros());
+    let mut values = Vec::with_capacity(pairs.len());
+    let (mut low, mut high, mut sum) = (i64::MAX, i64::MIN, 0);
+    for (now, before) in pairs {
+        (low, high) = (low.min(now), high.max(now));
+        let value = zigzag(now.wrapping_sub(before) as u64);
+        sum += bits(value);
+        values.push(value);
+    }
     let range = bits(high.wrapping_sub(low) as u64);
     let is_constant = values.windows(2).all(|pair| pair[0] == pair[1]);
     // The patches of a few long ones pay for packing the others in about as many bits as most of them have.
-    let mean = values.iter().map(|&value| bits(value)).sum::<u64>() / values.len().max(1) as u64;
+    let mean = sum / values.len().max(1) as u64;
     (range > 0 && (is_constant || mean + 2 < range)).then_some(Differences::Of { exponent, values })
 }
 
-/// The lowest power of ten that makes integers of all floats.
-fn common_power(now: &[u64], before: &[u64]) -> Option<(u8, f64)> {
-    let mut exponent = 0;
-    for float in now.iter().chain(before) {
-        while digits(*float, power(exponent)?).is_none() {
-            exponent += 1;
+/// The lowest power of ten that makes integers of all floats, and those integers.
+fn common_digits(now: &[u64], before: &[u64]) -> Option<(u8, Vec<i64>, Vec<i64>)> {
+    let (lowest, of_now) = lowest_digits(now, 0)?;
+    let (exponent, of_before) = lowest_digits(before, lowest)?;
+    let of_now = if exponent == lowest { of_now } else { all_digits(now, power(exponent)?)? };
+    Some((exponent, of_now, of_before))
+}
+
+/// The lowest exponent, from one on, that makes integers of all floats, and those integers.
+fn lowest_digits(floats: &[u64], mut exponent: u8) -> Option<(u8, Vec<i64>)> {
+    loop {
+        if let Some(digits) = all_digits(floats, power(exponent)?) {
+            return Some((exponent, digits));
         }
+        exponent += 1;
     }
-    Some((exponent, power(exponent)?))
 }
 
 /// Powers of ten that floats of readings are multiples of, upside down. All are exact.
@@ -352,15 +363,45 @@ fn power(exponent: u8) -> Option<f64> {
 /// Digits are below this: 2^51. Floats of them, and of sums of two, are exact.
 const LARGEST: u64 = 1 << 51;
 
+/// Adding it rounds a double to an integer, in the low bits: 1.5 * 2^52.
+const ROUND: f64 = 6_755_399_441_055_744.0;
+
+/// Floats whose digits are made at once: more are in vain where the first are none.
+const AT_ONCE: usize = 64;
+
+/// The digits of decimal fractions that give them back bit by bit; `None` if one does not.
+fn all_digits(floats: &[u64], power: f64) -> Option<Vec<i64>> {
+    let mut digits = Vec::with_capacity(floats.len());
+    for some in floats.chunks(AT_ONCE) {
+        // No branch within the loop, so that several go at a time.
+        let mut wrong = 0;
+        digits.extend(some.iter().map(|&float| {
+            let (digits, wrong_bits) = split(float, power);
+            wrong |= wrong_bits;
+            digits
+        }));
+        if wrong != 0 {
+            return None;
+        }
+    }
+    Some(digits)
+}
+
 /// The digits of a decimal fraction that give it back bit by bit.
 fn digits(float: u64, power: f64) -> Option<i64> {
-    /// Adding it rounds a double to an integer: 1.5 * 2^52.
-    const ROUND: f64 = 6_755_399_441_055_744.0;
-    let scaled = f64::from_bits(float) * power;
-    let rounded = scaled + ROUND - ROUND;
-    let is_small = scaled.abs() < LARGEST as f64 && rounded.abs() < LARGEST as f64;
-    let is_exact = is_small && (rounded / power).to_bits() == float;
-    is_exact.then_some(rounded as i64)
+    let (digits, wrong) = split(float, power);
+    (wrong == 0).then_some(digits)
+}
+
+/// The digits of a float, and bits that say that they do not give it back.
+#[inline(always)]
+fn split(float: u64, power: f64) -> (i64, u64) {
+    let sum = f64::from_bits(float) * power + ROUND;
+    let rounded = sum - ROUND;
+    // The top bit is set from LARGEST on, and of what is no number.
+    let size = rounded.abs().to_bits() + ((1 << 63) - (LARGEST as f64).to_bits());
+    let differs = (rounded / power).to_bits() ^ float;
+    ((sum.to_bits() as i64).wrapping_sub(ROUND.to_bits() as i64), differs | (size >> 63))
 }
 
 fn zigzag(value: u64) -> u64 {

@@ -5,7 +5,7 @@
 //! groups lie far apart, each has a pivot too. A patched row holds zero in its place; positions and distances of the
 //! patches are blocks of their own.
 
-use super::plan::{PATCH_BITS, best_width, bits_at_width};
+use super::plan::{PATCH_BITS, Shape, best_width, bits_at_width};
 use super::{Level, Sign, decode_side, write_small_side};
 use crate::bitpack::{pack, packed_len, unpack};
 use crate::bits::{bit_length, mask, unzigzag, zigzag};
@@ -35,10 +35,24 @@ struct Packer {
     next: usize,
 }
 
+/// Where the frames of the groups lie.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Frame {
+    /// Around pivots of their own.
+    Own,
+    /// Around one pivot: this one, or what is found to be best.
+    Common(Option<u64>),
+}
+
+/// The pivot of a block of some shape whose groups have no others; `None` if they are of differences of the values.
+pub(crate) fn pivot_of(values: &[u64], sign: Sign, shape: Shape) -> Option<u64> {
+    (shape.order == 0).then(|| choose_pivot(values, SAMPLE, sign))
+}
+
 /// Appends a block, with pivots for every group or a common one.
-pub(crate) fn encode(values: &[u64], sign: Sign, local: bool, level: Level, out: &mut Vec<u8>) {
+pub(crate) fn encode(values: &[u64], sign: Sign, frame: Frame, level: Level, out: &mut Vec<u8>) {
     let groups = values.len().div_ceil(GROUP);
-    let local = local && groups > 1;
+    let local = frame == Frame::Own && groups > 1;
     let mut packer = Packer {
         pivots: Vec::with_capacity(groups),
         widths: Vec::with_capacity(groups),
@@ -48,7 +62,10 @@ pub(crate) fn encode(values: &[u64], sign: Sign, local: bool, level: Level, out:
         next: 0,
     };
     if !local {
-        packer.pivots.push(choose_pivot(values, SAMPLE, sign));
+        packer.pivots.push(match frame {
+            Frame::Common(Some(pivot)) => pivot,
+            _ => choose_pivot(values, SAMPLE, sign),
+        });
     }
     for (i, group) in values.chunks(GROUP).enumerate() {
         if local {

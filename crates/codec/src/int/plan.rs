@@ -5,6 +5,7 @@
 //! width of each window plus patches, for the entropy stage as what an adaptive code of the lengths would take, plus
 //! the bits below the leading one.
 
+use super::packed::Frame;
 use super::{Level, Sign};
 use crate::Effort;
 use crate::bits::{bit_length, zigzag};
@@ -111,6 +112,15 @@ pub(crate) struct Shape {
     pub(crate) local: bool,
     /// So are groups in the entropy stage.
     pub(crate) rans_local: bool,
+    /// The pivot of packed groups that have none of their own, if it is known.
+    pub(crate) pivot: Option<u64>,
+}
+
+impl Shape {
+    /// Where the frames of packed groups lie.
+    pub(crate) fn frame(self) -> Frame {
+        if self.local { Frame::Own } else { Frame::Common(self.pivot) }
+    }
 }
 
 /// What to try for a block.
@@ -162,7 +172,7 @@ fn best_shape(sample: &Sample, values: &[u64], sign: Sign, effort: Effort) -> Sh
             best = Some(shape);
         }
     }
-    best.unwrap_or(Shape { order: 0, bits: 64.0, packed_bits: 64.0, local: false, rans_local: false })
+    best.unwrap_or(Shape { order: 0, bits: 64.0, packed_bits: 64.0, local: false, rans_local: false, pivot: None })
 }
 
 fn shape_of(residuals: &Residuals, order: usize, sign: Sign, effort: Effort) -> Shape {
@@ -171,7 +181,8 @@ fn shape_of(residuals: &Residuals, order: usize, sign: Sign, effort: Effort) -> 
     let own = if residuals.windows.len() > 1 { residuals.lengths(None, sign) } else { common.clone() };
     let (common_bits, own_bits) = (packed_bits(&common) / rows, packed_bits(&own) / rows + PIVOT_BITS);
     let packed_bits = common_bits.min(own_bits);
-    let mut shape = Shape { order, bits: packed_bits, packed_bits, local: own_bits < common_bits, rans_local: false };
+    let local = own_bits < common_bits;
+    let mut shape = Shape { order, bits: packed_bits, packed_bits, local, rans_local: false, pivot: None };
     if effort == Effort::Small {
         let (common_bits, own_bits) = (adaptive_bits(&common) / rows, adaptive_bits(&own) / rows + PIVOT_BITS);
         shape.bits = packed_bits.min(common_bits).min(own_bits);
