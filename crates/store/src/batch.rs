@@ -100,14 +100,24 @@ impl Batch {
         let rows = batches.iter().map(|batch| batch.len()).sum();
         let bytes = batches.iter().map(|batch| batch.bytes.len()).sum();
         let mut joined = Batch::with_room(one.key_len, one.row_len, rows, bytes);
-        let mut heads = vec![0; batches.len()];
-        while let Some((number, others_from)) = next_of(batches, &heads) {
-            let (batch, from) = (batches[number], heads[number]);
-            let more = &batch.keys[from + 1..];
-            let to = from + 1 + others_from.map_or(more.len(), |key| keys_below(more, key));
-            joined.push_rows(batch, from..to);
-            take(number, from..to);
-            heads[number] = to;
+        let head = |(number, batch): (usize, &&Batch)| Some(Head { key: *batch.keys.first()?, number, at: 0 });
+        let mut heads: Vec<Head> = batches.iter().enumerate().filter_map(head).collect();
+        heads.sort_by_key(Head::order);
+        while let Some(&Head { number, at, .. }) = heads.first() {
+            let batch = batches[number];
+            let more = &batch.keys[at + 1..];
+            let to = at + 1 + heads.get(1).map_or(more.len(), |next| keys_below(more, next.key));
+            joined.push_rows(batch, at..to);
+            take(number, at..to);
+            let Some(&key) = batch.keys.get(to) else {
+                heads.remove(0);
+                continue;
+            };
+            // The others stay in order.
+            let head = Head { key, number, at: to };
+            let before = heads[1..].iter().take_while(|other| other.order() < head.order()).count();
+            heads.copy_within(1..=before, 0);
+            heads[before] = head;
         }
         Some(joined)
     }
@@ -238,22 +248,29 @@ impl Batch {
     }
 }
 
-/// Which batch has the least key from its head on, and the least key of the others.
-fn next_of(batches: &[&Batch], heads: &[usize]) -> Option<(usize, Option<PackedKey>)> {
-    let mut least: Option<(PackedKey, usize)> = None;
-    let mut second: Option<PackedKey> = None;
-    for (number, (batch, &head)) in batches.iter().zip(heads).enumerate() {
-        let Some(&key) = batch.keys.get(head) else { continue };
-        match least {
-            Some((before, _)) if before <= key => second = Some(second.map_or(key, |second| second.min(key))),
-            _ => second = least.replace((key, number)).map(|(before, _)| before),
-        }
-    }
-    least.map(|(_, number)| (number, second))
+/// The first row of a batch that was not joined to others yet.
+#[derive(Clone, Copy)]
+struct Head {
+    key: PackedKey,
+    /// The batch.
+    number: usize,
+    /// The row.
+    at: usize,
 }
 
-/// How many of the ascending keys are less than `bound`: mostly all, or few.
+impl Head {
+    /// Of equal keys that of the earlier batch comes first.
+    fn order(&self) -> (PackedKey, usize) {
+        (self.key, self.number)
+    }
+}
+
+/// How many of the ascending keys are less than `bound`: mostly all, or none.
+#[inline]
 fn keys_below(keys: &[PackedKey], bound: PackedKey) -> usize {
+    if keys.first().is_none_or(|&first| first >= bound) {
+        return 0;
+    }
     if keys.last().is_some_and(|&last| last < bound) {
         return keys.len();
     }

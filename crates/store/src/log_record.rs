@@ -153,8 +153,10 @@ pub fn encode_kept(tables: &[Part], keep: &mut Keep<'_>) -> (Vec<u8>, Vec<usize>
         for (kind, bytes) in [horizon, floors].into_iter().flatten() {
             push(&mut out, kind, &bytes);
         }
-        let in_map = own.map.values().filter_map(|write| write.row.as_deref());
-        let rows: Vec<&[u8]> = in_map.chain(own.batches.iter().flat_map(|batch| batch.rows.rows())).collect();
+        let in_batches: usize = own.batches.iter().map(|batch| batch.rows.len()).sum();
+        let mut rows: Vec<&[u8]> = Vec::with_capacity(own.map.len() + in_batches);
+        rows.extend(own.map.values().filter_map(|write| write.row.as_deref()));
+        own.batches.iter().for_each(|batch| rows.extend(batch.rows.rows()));
         if rows.len() >= FEWEST_ROWS && rows.iter().map(|row| row.len()).sum::<usize>() <= LONGEST_ROWS * rows.len() {
             match keep(number, &rows) {
                 Some(rows) => {
