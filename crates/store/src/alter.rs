@@ -143,6 +143,7 @@ impl Engine {
 
     /// The second half: false if a commit came between the flush and it.
     fn set_schemas(&self, changes: &[Alteration], tiers: &[TierChanges]) -> Result<bool> {
+        self.sync_log_first()?;
         let _turn = self.apply_turn.lock();
         // Held over the manifest's sync: a commit that is logged now would be in a layout that is about to change.
         let queue = self.commit_queue.lock();
@@ -170,7 +171,7 @@ impl Engine {
             edits.extend(tiers.edits(&change.table, &schema, flushed_seq));
             schemas.push(schema);
         }
-        let committed = self.commit_manifest(&edits);
+        let committed = self.commit_manifest_in_turn(&edits);
         if committed.is_ok() || self.manifest.is_poisoned() {
             tiers.iter().for_each(TierChanges::keep);
         }

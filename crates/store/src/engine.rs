@@ -202,6 +202,7 @@ impl Engine {
     pub fn create_table(&self, name: &str, schema: Schema) -> Result<()> {
         self.check_writable()?;
         schema.validate()?;
+        self.sync_log_first()?;
         let mut tables = self.tables.write();
         let id = TableId(self.next_table.fetch_add(1, Ordering::Relaxed));
         let mut made = vec![(id, name.to_string(), Arc::new(schema.clone()))];
@@ -227,7 +228,7 @@ impl Engine {
             name: name.clone(),
             schema: schema.clone(),
         };
-        self.commit_manifest(&made.iter().map(edit).collect::<Vec<_>>())?;
+        self.commit_manifest_in_turn(&made.iter().map(edit).collect::<Vec<_>>())?;
         for (id, name, schema) in made {
             let dir = self.dir.join(id.dir_name());
             let table = Table::new(id, dir, &name, schema, Version::without_rows, true);
@@ -284,7 +285,7 @@ impl Engine {
             return Err(Error::TableExists { name: taken.clone() });
         }
         let edit = |(table, name): &(Arc<Table>, String)| Edit::RenameTable { table: table.id, name: name.clone() };
-        self.commit_manifest(&renamed.iter().map(edit).collect::<Vec<_>>())?;
+        self.commit_manifest_in_turn(&renamed.iter().map(edit).collect::<Vec<_>>())?;
         renamed.into_iter().for_each(|(table, name)| tables.rename(&table, name));
         Ok(())
     }
@@ -685,9 +686,9 @@ impl Engine {
     }
 
     /// The manifest must not get ahead of the log: a commit whose record is lost in a crash is repeated at its
-    /// coordinator's word, and would then come after what the manifest says. Not while `apply_turn` is held: whoever
-    /// leads the log may be waiting for it.
-    fn sync_log_first(&self) -> Result<()> {
+    /// coordinator's word, and would then come after what the manifest says. Not while `apply_turn` is held, or `tables`, for
+    /// which a holder of it may ask: whoever leads the log may be waiting for it.
+    pub(crate) fn sync_log_first(&self) -> Result<()> {
         let logged = self.wal.position();
         if self.wal.synced() >= logged {
             return Ok(());
@@ -695,7 +696,8 @@ impl Engine {
         self.wal.sync(logged).inspect_err(|error| self.poison_unless_full(error))
     }
 
-    /// [`Engine::commit_manifest`] for a holder of `apply_turn`, who knows that the log is durable as far as it matters.
+    /// [`Engine::commit_manifest`] for a holder of `apply_turn` or `tables`, who has seen to it that the log is durable as far
+    /// as it matters.
     pub(crate) fn commit_manifest_in_turn(&self, edits: &[Edit]) -> Result<()> {
         self.manifest.commit(edits).inspect_err(|error| match self.manifest.is_poisoned() {
             true => self.poison(&error.to_string()),

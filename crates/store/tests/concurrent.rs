@@ -4,9 +4,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use rrd_store::alter::Alteration;
 use rrd_store::fs::Fs;
 use rrd_store::fs::os::OsFs;
+use rrd_store::fs::sim::SimFs;
 use rrd_store::schema::{ColumnDef, Lane};
 use rrd_store::txn::Txn;
 use rrd_store::{Config, Direction, Engine, Error, OnDuplicate, Result, Schema, Table};
@@ -166,6 +169,63 @@ fn counters_incremented_under_row_locks_add_up() {
     });
     assert_eq!(read_all(&engine, &table, Direction::Forward), vec![(7, 7, WRITERS * EACH)]);
     engine.close().expect("close");
+}
+
+/// Changes of definitions wait for the log, which may wait for commits to be applied, and so for each other: they must not be
+/// what a commit waits for.
+#[test]
+fn definitions_change_beside_commits_to_other_tables() {
+    const ROUNDS: u64 = 40;
+    let fs = SimFs::new();
+    let engine = Engine::open(Config::new("/rrd"), Arc::new(fs.clone())).expect("open");
+    fs.slow_down_syncs(Duration::from_millis(1));
+    let create = |name: &str| engine.create_table(name, schema()).expect("create");
+    ["db/t", "db/altered"].into_iter().for_each(create);
+    let done = Arc::new(AtomicBool::new(false));
+    let (ended, is_ended) = std::sync::mpsc::channel();
+    let start = |job: Box<dyn FnOnce(&Arc<Engine>, &AtomicBool) + Send>| {
+        let (engine, done, ended) = (engine.clone(), done.clone(), ended.clone());
+        std::thread::spawn(move || {
+            job(&engine, &done);
+            ended.send(()).expect("somebody waits");
+        });
+    };
+    for series in 0..WRITERS {
+        start(Box::new(move |engine, done| {
+            let table = engine.table("db/t").expect("table");
+            for time in (0..).take_while(|_| !done.load(Ordering::Relaxed)) {
+                let mut txn = engine.begin();
+                txn.insert(&table, &row(&table, series, time, time), OnDuplicate::Fail).expect("insert");
+                txn.commit().expect("commit");
+            }
+        }));
+    }
+    start(Box::new(|engine, _| {
+        for round in 0..ROUNDS {
+            let table = engine.table("db/altered").expect("table");
+            let mut txn = engine.begin();
+            txn.insert(&table, &row(&table, 0, round, 0), OnDuplicate::Fail).expect("insert");
+            txn.commit().expect("commit");
+            let schema = Schema::clone(&table.schema());
+            let change = Alteration { table, schema, definition: b"id".to_vec(), built: Vec::new(), tiers: None };
+            engine.alter_tables(vec![change]).expect("alter");
+        }
+    }));
+    start(Box::new(|engine, _| {
+        for _ in 0..ROUNDS {
+            engine.create_table("db/new", schema()).expect("create");
+            engine.rename_table("db/new", "db/old").expect("rename");
+            engine.truncate_table("db/old").expect("truncate");
+            engine.drop_table("db/old").expect("drop");
+        }
+    }));
+    let end = |threads| {
+        let is_over = (0..threads).all(|_| is_ended.recv_timeout(Duration::from_secs(60)).is_ok());
+        assert!(is_over, "somebody waits for ever");
+    };
+    end(2);
+    done.store(true, Ordering::Relaxed);
+    end(WRITERS);
 }
 
 /// INSERT ... ON DUPLICATE KEY UPDATE value = value + 1.

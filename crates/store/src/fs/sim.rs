@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -71,6 +72,7 @@ struct Disk {
     ops: u64,
     plan: Plan,
     random: u64,
+    sync_takes: Duration,
     watch: Option<Watch>,
 }
 
@@ -117,6 +119,11 @@ impl SimFs {
     pub fn with_seed(seed: u64) -> SimFs {
         let disk = Disk { random: seed, ..Disk::default() };
         SimFs { disk: Arc::new(Mutex::new(disk)) }
+    }
+
+    /// From now on a sync of a file takes so long, as on a disk.
+    pub fn slow_down_syncs(&self, takes: Duration) {
+        self.disk.lock().sync_takes = takes;
     }
 
     /// How many mutating operations there have been, failed ones included.
@@ -531,6 +538,11 @@ impl WriteFile for SimWriteFile {
     }
 
     fn sync(&mut self) -> Result<()> {
+        let takes = self.disk.lock().sync_takes;
+        if !takes.is_zero() {
+            // Others go on meanwhile.
+            std::thread::sleep(takes);
+        }
         sync_inode(&mut self.disk.lock(), self.inode, &self.path)
     }
 
