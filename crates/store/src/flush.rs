@@ -57,6 +57,11 @@ impl Engine {
 
     /// Writes all frozen memtables of a table to segments, oldest first.
     pub(crate) fn flush_frozen(&self, table: &Arc<Table>) -> Result<()> {
+        // What was not written is tried again in the background: commits may wait for its memory, and nobody else asks for it.
+        self.try_flush_frozen(table).inspect_err(|_| self.workers.ask_flush(table.id))
+    }
+
+    fn try_flush_frozen(&self, table: &Arc<Table>) -> Result<()> {
         let (mut takes, mut tries) = (None, 0);
         loop {
             let Some((oldest, _)) = table.version().frozen.first().cloned() else { return Ok(()) };
@@ -78,7 +83,8 @@ impl Engine {
         loop {
             let oldest = table.version().frozen.first().cloned();
             let Some((memtable, complete_up_to)) = oldest else { return Ok(()) };
-            self.flush_memtable(table, &memtable, complete_up_to, None)?;
+            let flushed = self.flush_memtable(table, &memtable, complete_up_to, None);
+            flushed.inspect_err(|_| self.workers.ask_flush(table.id))?;
         }
     }
 

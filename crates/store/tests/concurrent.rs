@@ -15,6 +15,8 @@ use rrd_store::txn::Txn;
 use rrd_store::{Config, Direction, Engine, Error, OnDuplicate, Result, Schema, Table};
 
 const WRITERS: u64 = 4;
+/// The error number of a full disk.
+const DISK_FULL: i32 = 28;
 const COMMITS: u64 = 300;
 /// Rows of one commit: one for each of as many series, all with the same time and value.
 const SERIES: u64 = 8;
@@ -226,6 +228,45 @@ fn definitions_change_beside_commits_to_other_tables() {
     end(2);
     done.store(true, Ordering::Relaxed);
     end(WRITERS);
+}
+
+/// A statement that flushes a table itself, and finds the disk full, leaves memory that later commits may wait for.
+#[test]
+fn a_flush_that_failed_in_a_statement_is_made_good() {
+    let fs = SimFs::new();
+    let config = Config { memtable_bytes: 1 << 20, ..Config::new("/rrd") };
+    let engine = Engine::open(config, Arc::new(fs.clone())).expect("open");
+    for (name, percent) in [("db/a", 45), ("db/b", 90)] {
+        fill(&engine, name, percent);
+        fs.fail_from(fs.op_count() + 1, DISK_FULL);
+        engine.flush_table(&engine.table(name).expect("table")).expect_err("the disk is full");
+        fs.heal();
+    }
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        fill(&engine, "db/c", 110);
+        done.send(())
+    });
+    assert!(is_done.recv_timeout(Duration::from_secs(60)).is_ok(), "a commit waits for ever");
+}
+
+/// A new table gets rows until memtables have had so much of what they may have, whatever was flushed of it.
+fn fill(engine: &Arc<Engine>, name: &str, percent: u64) {
+    engine.create_table(name, schema()).expect("create");
+    let table = engine.table(name).expect("table");
+    let memory = || engine.memory_report();
+    let mut missing = (memory().memtable_limit * percent / 100) as i64;
+    missing -= (memory().active_bytes + memory().frozen_bytes) as i64;
+    for time in 0.. {
+        let before = memory().active_bytes;
+        let mut txn = engine.begin();
+        txn.insert(&table, &row(&table, 1, time, time), OnDuplicate::Fail).expect("insert");
+        txn.commit().expect("commit");
+        missing -= memory().active_bytes.saturating_sub(before) as i64;
+        if missing < 0 {
+            break;
+        }
+    }
 }
 
 /// INSERT ... ON DUPLICATE KEY UPDATE value = value + 1.
