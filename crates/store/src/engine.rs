@@ -548,9 +548,7 @@ impl Engine {
         if table.version().dropped.is_empty() {
             return;
         }
-        // Asked in this order: a snapshot that is taken in between sees what was visible before, or more.
-        let visible = self.visible_seq.load(Ordering::Acquire);
-        let oldest = self.snapshots.oldest_reader().map_or(visible, |(seq, _)| seq);
+        let oldest = self.oldest_reader();
         let mut unseen = Vec::new();
         table.install(|version| {
             version.dropped.retain(|_, (segment, seq)| {
@@ -736,6 +734,13 @@ impl Engine {
     /// What every snapshot sees, those included that are yet to be taken.
     pub(crate) fn oldest_snapshot(&self) -> u64 {
         self.snapshots.oldest(|| self.visible_seq.load(Ordering::Acquire))
+    }
+
+    /// The same of snapshots by which rows are read: what is behind the horizon for them, nobody will ask for.
+    pub(crate) fn oldest_reader(&self) -> u64 {
+        // Asked in this order: a snapshot that is taken in between sees what was visible before, or more.
+        let visible = self.visible_seq.load(Ordering::Acquire);
+        self.snapshots.oldest_reader().map_or(visible, |(seq, _)| seq)
     }
 
     /// Up to here every snapshot sees all commits, and all of the table's are in segments: what a merge may forget.

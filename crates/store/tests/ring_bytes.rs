@@ -660,6 +660,28 @@ fn a_ring_of_bytes_without_a_time_holds() {
     }
 }
 
+/// Whoever inserted a row wants to know at the commit what others committed since, but reads nothing that goes.
+#[test]
+fn room_is_made_beside_a_transaction_that_stays_open() {
+    let mut schema: Schema = serde_json::from_str(SCHEMA).unwrap();
+    (schema.time, schema.key) = (None, vec![1, 0]);
+    let mut bench = Bench::of(300_000, schema);
+    let load = Load { late: 20, updates: 0, deletes: 0, laps: 1, jumps: false, is_paced: true };
+    bench.run(&load);
+    let mut open = bench.engine.begin();
+    let row = bench.row(0, FIRST + 10 * LAP * STEP);
+    open.insert(&bench.table.clone(), &row, OnDuplicate::Fail).unwrap();
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        bench.run(&load);
+        done.send(bench).unwrap();
+    });
+    let bench = is_done.recv_timeout(Duration::from_secs(120)).expect("who makes room waits for the transaction");
+    open.commit().unwrap();
+    bench.check("committed");
+    assert!(bench.visible() > 5_000);
+}
+
 fn tier(id: u32, minutes: u64) -> TierDef {
     let bucket = Bucket::Fixed { length: minutes * 60_000_000, offset: 0 };
     TierDef { id, name: format!("{minutes}m"), bucket, keep: None }

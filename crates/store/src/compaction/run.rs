@@ -56,7 +56,7 @@ impl Engine {
             progress(rows)
         };
         let snapshots = self.open_snapshots();
-        let horizon = table.version().gate.at(snapshots.first().copied().unwrap_or(0));
+        let horizon = table.version().gate.at(self.oldest_reader());
         let (horizon, gone) = table.space_horizon(horizon, None, false);
         let seen = Seen { snapshots: &snapshots, horizon: horizon.as_ref() };
         // Commits would wait for a flush that waits for a merge. It brings what is newer than all that is merged here, so which

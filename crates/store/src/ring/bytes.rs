@@ -220,7 +220,7 @@ impl Engine {
                 return Ok(false);
             }
             let gate = base.version().gate.clone();
-            let seen = gate.at(self.oldest_snapshot()).map(|horizon| horizon.position).unwrap_or_default();
+            let seen = gate.at(self.oldest_reader()).map(|horizon| horizon.position).unwrap_or_default();
             if seen != gate.position() {
                 // A merge would have to keep what is behind the horizon.
                 let reader = self.snapshots.oldest_reader();
