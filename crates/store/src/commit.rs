@@ -349,6 +349,10 @@ impl Engine {
         for table in tables.iter().map(|t| &t.table).chain(drops.iter().map(|d| &d.table)) {
             table.last_commit_seq.store(seq, Ordering::Release);
         }
+        let with_rows = tables.iter().filter(|t| !t.own.read().is_empty()).map(|t| &t.table);
+        for table in with_rows.chain(drops.iter().map(|d| &d.table)) {
+            table.last_rows_seq.store(seq, Ordering::Release);
+        }
         let pending = Arc::new(Pending {
             seq,
             start_lsn,

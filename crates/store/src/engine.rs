@@ -892,6 +892,7 @@ impl Table {
             newest_seen: AtomicU64::new(0),
             readable_from: AtomicU64::new(0),
             last_commit_seq: AtomicU64::new(0),
+            last_rows_seq: AtomicU64::new(0),
             written_at: AtomicI64::new(0),
             log_bases: Mutex::default(),
             flushed_seq: AtomicU64::new(0),

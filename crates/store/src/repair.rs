@@ -97,12 +97,13 @@ impl Engine {
     ) -> Result<Option<Repaired>> {
         let tables = table.with_parts();
         let _alone: Vec<_> = tables.iter().map(|t| t.maintenance.lock()).collect();
-        let before: Vec<u64> = tables.iter().map(|t| t.last_commit_seq.load(Ordering::Acquire)).collect();
+        // The horizon may move meanwhile, which takes no segment away.
+        let before: Vec<u64> = tables.iter().map(|t| t.last_rows_seq.load(Ordering::Acquire)).collect();
         let mut repaired = Repaired::default();
         let mut swaps = Vec::new();
         let result = self.prepare_repair(table, room, &mut repaired, &mut swaps, progress).and_then(|entries| {
             let is_unchanged =
-                || tables.iter().zip(&before).all(|(t, &seq)| t.last_commit_seq.load(Ordering::Acquire) == seq);
+                || tables.iter().zip(&before).all(|(t, &seq)| t.last_rows_seq.load(Ordering::Acquire) == seq);
             if room.is_some_and(|room| room.is_over()) {
                 return Ok(false);
             }

@@ -63,6 +63,8 @@ pub struct Table {
     pub(crate) readable_from: AtomicU64,
     /// Sequence number of the newest commit that wrote to the table, applied or not.
     pub(crate) last_commit_seq: AtomicU64,
+    /// The same without those that only moved its horizon.
+    pub(crate) last_rows_seq: AtomicU64,
     /// When rows of it were last committed since the start, in microseconds since the epoch; 0: not yet.
     pub(crate) written_at: AtomicI64,
     /// What records of the log may lean on. Changed only by whoever holds the commit queue, or at the start.

@@ -342,3 +342,20 @@ fn a_power_cut_during_a_repair_leaves_the_damaged_table_or_the_repaired_one() {
         }
     }
 }
+
+/// A merge that makes room, or the clock, moves the horizon whenever it likes.
+#[test]
+fn only_a_commit_of_rows_stops_a_repair() {
+    let fs = SimFs::new();
+    let before = plain(&fs, true);
+    let engine = open(&fs);
+    let table = engine.table("db/t").unwrap();
+    let refused = engine.repair_table(&table, &mut |_, _| {
+        put(&engine, std::iter::once(0), |_| (1, None));
+        true
+    });
+    assert!(matches!(refused, Err(Error::Conflict)));
+    put(&engine, std::iter::once(0), value);
+    let repaired = engine.repair_table(&table, &mut |_, _| engine.commit_nothing(&table).is_ok()).unwrap();
+    assert_eq!((repaired, rows(&engine)), (Repaired::default(), before));
+}
