@@ -5,7 +5,8 @@
 #
 # A runner in tests/ prints its count as its last line in the same form and exits non-zero on a
 # failure. A runner that is missing or ends without a count is a failure, not a skip. What failed is
-# repeated at the end, so that the end of a long log says what to look at.
+# repeated at the end, so that the end of a long log says what to look at. A part that hangs is ended by its time limit (each
+# takes a few minutes), and the others run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR=$PWD/build/cargo
@@ -15,13 +16,30 @@ passed=0
 failed=0
 summary=build/test/summary
 : > "$summary"
+part_seconds=${PART_SECONDS:-1200}
+
+# Runs a part within its time limit; 124 if that ended it. Servers have process groups of their own: those that it left are
+# known by their folders.
+within_limit() {
+    local status pid
+    timeout --kill-after=30 "$part_seconds" "$@"
+    status=$?
+    # 137: it did not end when it was asked to.
+    [ "$status" != 137 ] || status=124
+    if [ "$status" = 124 ]; then
+        for pid in $(grep -lzE -- "^--(datadir|defaults-file)=$PWD/build/test/" /proc/[0-9]*/cmdline 2>/dev/null | cut -d / -f 3); do
+            kill -9 "$pid"
+        done
+    fi
+    return "$status"
+}
 
 # cargo prints one "test result: ok. 12 passed; 0 failed; ..." for each test binary.
 run_cargo() {
     local log=build/test/cargo.log status ok bad
     # Link-time optimisation of each test program would take longer than the tests.
     printf '== cargo test --workspace --profile quick\n'
-    cargo test --workspace --profile quick 2>&1 | tee "$log"
+    within_limit cargo test --workspace --profile quick 2>&1 | tee "$log"
     status=${PIPESTATUS[0]}
     ok=$(awk '/^test result:/ { n += $4 } END { print n + 0 }' "$log")
     bad=$(awk '/^test result:/ { n += $6 } END { print n + 0 }' "$log")
@@ -37,28 +55,31 @@ run_runner() {
         failed=$((failed + 1))
         return
     fi
-    "$runner" 2>&1 | tee "$log"
+    within_limit "$runner" 2>&1 | tee "$log"
     status=${PIPESTATUS[0]}
     line=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -1)
     # shellcheck disable=SC2086 -- four words
     set -- ${line:-0 passed, 0 failed}
-    [ -n "$line" ] || status=1
+    [ -n "$line" ] || [ "$status" != 0 ] || status=1
     count "$status" "$1" "$3" "$runner" "$log"
 }
 
 # count STATUS PASSED FAILED PART LOG: a failed exit without a failed test (a compile error, a crash) is one failure.
 count() {
-    local status=$1 ok=$2 bad=$3 part=$4 log=$5
+    local status=$1 ok=$2 bad=$3 part=$4 log=$5 ended="exit $1"
+    [ "$status" != 124 ] || ended="ended by its time limit of $part_seconds s"
     [ "$status" = 0 ] || [ "$bad" != 0 ] || bad=1
     passed=$((passed + ok))
     failed=$((failed + bad))
-    printf '%s: %d passed, %d failed, exit %d\n' "$part" "$ok" "$bad" "$status" >> "$summary"
+    printf '%s: %d passed, %d failed, %s\n' "$part" "$ok" "$bad" "$ended" >> "$summary"
     [ "$bad" = 0 ] || what_failed "$log" | cut -c 1-300 | sed 's/^/    /' >> "$summary"
 }
 
-# The lines of a log that say what failed, and its end.
+# The lines of a log that say what failed or was not through, and its end.
 what_failed() {
     grep -E '^(FAIL|not ok|error)|panicked at|\[ fail \]|^test .* FAILED' "$1" | head -12
+    awk '/ has been running for over / { slow[$2] } /^test .* \.\.\. / { delete slow[$2] }
+        END { for (test in slow) print "not through: " test }' "$1"
     printf '...\n'
     tail -8 "$1"
 }

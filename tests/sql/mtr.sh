@@ -54,7 +54,7 @@ exec 9>"$home/lock"
 flock 9
 make_links
 options=(
-    --vardir="$var" --tmpdir="$tmp" --force --max-test-fail=0 --retry=0 --nowarnings --nocheck-testcases
+    --vardir="$var" --tmpdir="$tmp" --force --max-test-fail=0 --testcase-timeout=8 --retry=0 --nowarnings --nocheck-testcases
     --mysqld=--plugin-dir="$root/build/plugin" --mysqld=--plugin-maturity=unknown --mysqld=--innodb --mysqld=--loose-sequence
     --mysqld=--default-storage-engine="$engine"
 )
