@@ -185,7 +185,8 @@ fn definitions_change_beside_commits_to_other_tables() {
     ["db/t", "db/altered"].into_iter().for_each(create);
     let done = Arc::new(AtomicBool::new(false));
     let (ended, is_ended) = std::sync::mpsc::channel();
-    let start = |job: Box<dyn FnOnce(&Arc<Engine>, &AtomicBool) + Send>| {
+    type Job = Box<dyn FnOnce(&Arc<Engine>, &AtomicBool) + Send>;
+    let start = |job: Job| {
         let (engine, done, ended) = (engine.clone(), done.clone(), ended.clone());
         std::thread::spawn(move || {
             job(&engine, &done);
