@@ -64,6 +64,9 @@ impl Engine {
     fn try_flush_frozen(&self, table: &Arc<Table>) -> Result<()> {
         let (mut takes, mut tries) = (None, 0);
         loop {
+            let ring = self.space_of_ring(table)?;
+            let _turn = ring.as_ref().map(|space| space.take_turn());
+            // Only now: no room is to be made for what somebody else has flushed meanwhile.
             let Some((oldest, _)) = table.version().frozen.first().cloned() else { return Ok(()) };
             let room = self.make_room_for_flush(table, &oldest, takes.take())?;
             let _alone = table.maintenance.lock_for_flush();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::DirEntry;
 use crate::error::Result;
@@ -84,6 +84,7 @@ fn is_segment(path: &Path) -> bool {
 #[derive(Debug, Default)]
 pub struct Space {
     counts: Mutex<Counts>,
+    turn: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -110,6 +111,12 @@ impl Counts {
 }
 
 impl Space {
+    /// Flushes and merges take turns, from before room is made for one until its files are in place: else what is there would
+    /// have to go for both of them at once. Taken before any lock of a table.
+    pub fn take_turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock()
+    }
+
     /// From now on it may have so many bytes.
     pub fn set_limit(&self, bytes: u64) {
         self.counts.lock().limit = bytes;

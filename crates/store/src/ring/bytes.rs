@@ -56,8 +56,15 @@ const RING_SHARE: f64 = 0.9;
 /// ever would leave no room for rows else.
 const TIER_SHARE: f64 = 0.5;
 
-/// A memtable of a ring of bytes is flushed when it will take this part of the ring.
+/// A memtable of a ring of bytes is flushed when its rows will take this part of the ring.
 const PORTIONS_OF_RING: f64 = 32.0;
+
+/// The share of `MAX_BYTES` that the flush writes for which a memtable does not wait for more rows: with the buckets of
+/// tiers it is several times what the rows take. That much of the ring is empty before each flush.
+const FLUSH_SHARE: f64 = 1.0 / 12.0;
+
+/// But this part of a portion a memtable has at least: small files of tiers may take that much with any number of rows.
+const LEAST_PORTION: f64 = 0.25;
 
 /// The share of `MAX_BYTES` that may wait for a merge. When it is more, and rows would have to go, they are merged first: small
 /// segments take several times what the merged one does.
@@ -155,6 +162,14 @@ impl Engine {
         };
         space.set_limit(max_bytes);
         Ok(Some(RingOfBytes { base, space, max_bytes }))
+    }
+
+    /// The space of the ring of bytes that a table belongs to, for whoever takes a turn in it.
+    pub(crate) fn space_of_ring(&self, table: &Arc<Table>) -> Result<Option<Arc<Space>>> {
+        match self.is_in_ring_of_bytes(table) {
+            true => Ok(self.ring_of_bytes(table)?.map(|ring| ring.space)),
+            false => Ok(None),
+        }
     }
 
     /// Before `incoming` bytes are written for a table: moves the horizon and drops chunks until they fit into
@@ -342,7 +357,7 @@ impl Engine {
             return Ok(());
         }
         match due.into_iter().max_by_key(|(bytes, ..)| *bytes) {
-            Some((_, part, plan)) => self.run_merges_in_ring(&part, &[plan], &mut |_| true).map(|_| ()),
+            Some((_, part, plan)) => self.merge_within_room(&part, &[plan], &mut |_| true).map(|_| ()),
             None => Ok(()),
         }
     }
@@ -439,6 +454,13 @@ impl Engine {
         plans: &[Plan],
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<bool> {
+        let ring = self.table_by_id(table.id).map_or(Ok(None), |table| self.space_of_ring(&table))?;
+        let _turn = ring.as_ref().map(|space| space.take_turn());
+        self.merge_within_room(table, plans, progress)
+    }
+
+    /// The same for a flush that has the turn, and for whoever takes none.
+    fn merge_within_room(&self, table: &Table, plans: &[Plan], progress: &mut dyn FnMut(u64) -> bool) -> Result<bool> {
         let mut takes = None;
         for _ in 0..MERGE_TRIES {
             let room = self.make_room_for_merges(table, plans, takes)?;
@@ -584,8 +606,13 @@ impl Engine {
             let Some(max_bytes) = self.ring_of(table, &table.schema()).and_then(|ring| ring.max_bytes) else {
                 continue;
             };
-            let portion = max_bytes as f64 / PORTIONS_OF_RING;
-            if table.version().active.len() as f64 * self.disk_bytes_per_row(table) > portion {
+            let rows = table.version().active.len();
+            let portions = rows as f64 * self.disk_bytes_per_row(table) / (max_bytes as f64 / PORTIONS_OF_RING);
+            // What is only guessed at is no reason.
+            let is_known = || !table.tiers().is_empty() && table.last_flush.lock().is_some();
+            let takes_much =
+                || is_known() && self.flush_bytes(table, rows as u64) as f64 > max_bytes as f64 * FLUSH_SHARE;
+            if portions > 1.0 || (portions > LEAST_PORTION && takes_much()) {
                 self.freeze(table);
                 self.workers.ask_flush(table.id);
             }
@@ -602,15 +629,17 @@ impl Engine {
             }
         }
         ends.sort_unstable();
+        // Readings that buckets behind the horizon still need stay with it, or nothing would be freed.
+        let behind = |end: u64| Position { time: base.horizon_that_frees(end.saturating_add(1)), key: Key::new() };
         let mut freed = 0;
         for (index, &(end, of_segment)) in ends.iter().enumerate() {
             freed += of_segment;
             let is_last_of_time = ends.get(index + 1).is_none_or(|next| next.0 > end);
             if freed >= bytes && is_last_of_time {
-                return Ok(Some(Position { time: end.saturating_add(1), key: Key::new() }));
+                return Ok(Some(behind(end)));
             }
         }
-        Ok(ends.last().map(|(end, _)| Position { time: end.saturating_add(1), key: Key::new() }))
+        Ok(ends.last().map(|(end, _)| behind(*end)))
     }
 }
 

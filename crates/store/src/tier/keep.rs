@@ -125,6 +125,13 @@ impl Table {
         (Some(horizon), Lines { all, series })
     }
 
+    /// Where the horizon of a ring of bytes has to be so that what ends before `end` may be removed from disk.
+    pub(crate) fn horizon_that_frees(&self, end: u64) -> u64 {
+        Points::of(&self.schema())
+            .filter(|_| !self.dependents.read().buckets.is_empty())
+            .map_or(end, |p| p.needs_from(end))
+    }
+
     /// The edits that say which rows may be removed, as far as it is news.
     pub(crate) fn gone_edits(&self, lines: &Lines) -> Vec<Edit> {
         let edit = |name: &str, value| Edit::SetProperty { table: self.id, name: name.into(), value };

@@ -144,6 +144,11 @@ impl Points {
         self.lane.at_or_after(self.lane.micros(first).saturating_sub(self.before_us)).min(first)
     }
 
+    /// The least time for which none is needed before `first`.
+    pub fn needs_from(&self, first: u64) -> u64 {
+        self.lane.at_or_after(self.lane.micros(first).saturating_add(self.before_us)).max(first)
+    }
+
     /// The times whose readings decide buckets side by side.
     fn window(&self, start_us: i64, end_us: i64) -> Interval {
         let first = self.lane.at_or_after(start_us.saturating_sub(self.before_us));
