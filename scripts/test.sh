@@ -16,7 +16,7 @@ passed=0
 failed=0
 summary=build/test/summary
 : > "$summary"
-part_seconds=${PART_SECONDS:-1200}
+part_seconds=${PART_SECONDS:-1800}
 
 # Runs a part within its time limit; 124 if that ended it. Servers have process groups of their own: those that it left are
 # known by their folders.
