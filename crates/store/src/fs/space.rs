@@ -111,8 +111,8 @@ impl Counts {
 }
 
 impl Space {
-    /// Flushes and merges take turns, from before room is made for one until its files are in place: else what is there would
-    /// have to go for both of them at once. Taken before any lock of a table.
+    /// Flushes and merges take turns, from before room is made for one until its files are in place: else what is there
+    /// would have to go for both of them at once. Taken before any lock of a table.
     pub fn take_turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock()
     }
