@@ -732,7 +732,7 @@ fn tiers_of_another_data_source_are_built_within_the_limit() {
         [(vec![tier(1, 240)], true), (vec![tier(1, 60), tier(2, 240)], true), (vec![tier(1, 60)], false)]
     {
         let load = Load { late: 20, updates: 4, deletes: 1, laps: 1, jumps: false, is_paced };
-        let mut schema = Schema { tiers, step, ..serde_json::from_str(SCHEMA).unwrap() };
+        let mut schema = Schema { tiers: tiers.clone(), step, ..serde_json::from_str(SCHEMA).unwrap() };
         schema.columns[3].source = source(SourceType::Gauge, None);
         let mut bench = Bench::of(300_000, schema);
         bench.run(&load);
@@ -742,12 +742,15 @@ fn tiers_of_another_data_source_are_built_within_the_limit() {
             source(SourceType::Gauge, None),
         ];
         for (to, builds_before) in changes.into_iter().zip([true, false, true]) {
+            // What is in memory only may be more than there is room for.
+            bench.engine.flush_table(&bench.table).unwrap();
             let rows = bench.visible();
             bench.alter(builds_before, |schema| schema.columns[3].source = to);
             bench.check(&format!("{to:?}"));
-            // Old and new buckets may take half of the ring each.
+            // Old and new buckets stand side by side for a while.
             println!("{rows} rows became {}", bench.visible());
-            assert!(bench.visible() > 1000, "{rows} rows became {}", bench.visible());
+            let few = if tiers.len() == 1 { rows / 4 } else { rows / 12 };
+            assert!(bench.visible() > few, "{rows} rows became {}", bench.visible());
             bench.wait();
             assert_eq!(bench.engine.check_table(&bench.table, &mut |_, _| true).unwrap(), Vec::<String>::new());
             assert!(bench.engine.check_tiers(&bench.table, &mut |_| true).unwrap().is_empty(), "{to:?}");

@@ -181,7 +181,7 @@ impl Engine {
         let excess = space.excess(incoming);
         if excess > 0 {
             let tiers: Vec<_> = base.tiers().iter().map(|tier| tier.table.clone()).collect();
-            self.make_room_in_tiers(&base, &tiers, tier_share(max_bytes), excess)?;
+            self.make_room_in_tiers(&base, &tiers, tier_share(max_bytes), excess, u64::MAX)?;
             self.let_go(&base, &space);
         }
         let excess = space.excess(incoming);
@@ -362,14 +362,23 @@ impl Engine {
         }
     }
 
-    /// Lets go the oldest buckets of tiers that have more than `share` bytes, until `bytes` are free.
-    fn make_room_in_tiers(&self, base: &Arc<Table>, tiers: &[Arc<Table>], share: u64, bytes: u64) -> Result<()> {
+    /// Lets go the oldest buckets of tiers that have more than `share` bytes, until `bytes` are free; none that begins at
+    /// `until` or later.
+    fn make_room_in_tiers(
+        &self,
+        base: &Arc<Table>,
+        tiers: &[Arc<Table>],
+        share: u64,
+        bytes: u64,
+        until: u64,
+    ) -> Result<()> {
         let taken = || tiers.iter().map(|tier| segment_bytes(tier)).sum::<u64>();
         let end = taken().saturating_sub(bytes).max(share);
         for _ in 0..tiers.len() {
             let more = taken().saturating_sub(end);
             let Some(largest) = tiers.iter().max_by_key(|tier| segment_bytes(tier)) else { break };
-            let Some(to) = self.position_that_frees(largest, more)?.filter(|_| more > 0) else { break };
+            let Some(mut to) = self.position_that_frees(largest, more)?.filter(|_| more > 0) else { break };
+            to.time = to.time.min(until);
             largest.pushed_until.fetch_max(to.time, Ordering::Relaxed);
             largest.ring.lock().push_to = Some(to);
             self.commit_nothing(base)?;
@@ -498,14 +507,25 @@ impl Engine {
         let Some(RingOfBytes { base, space, max_bytes }) = self.ring_of_bytes(tier)? else { return Ok(None) };
         let Some(takes) = takes else { return Ok(self.make_room(table, 0)?.map(|room| (room, 1.0))) };
         let of_tiers = tier_share(max_bytes);
-        let beside = share.beside.iter().map(|tier| segment_bytes(tier)).sum::<u64>() + share.built;
-        let most = of_tiers.saturating_sub(beside).max(of_tiers / share.tiers.max(1) as u64);
+        // Buckets that are computed anew stand beside those that they replace, and all of them are: else some were left as they
+        // were. The oldest buckets, whose rows are gone, go for them.
+        let old = segment_bytes(tier);
+        let with_old = match old {
+            0 => share.beside.clone(),
+            _ => base.tiers().iter().map(|tier| tier.table.clone()).collect(),
+        };
+        let beside = with_old.iter().map(|tier| segment_bytes(tier)).sum::<u64>() + share.built;
+        let most = match old {
+            0 => of_tiers.saturating_sub(beside).max(of_tiers / share.tiers.max(1) as u64),
+            _ => u64::MAX,
+        };
         self.let_go(&base, &space);
         let rows = segment_bytes(&base);
         let fitting = if is_from_rows { fitting_beside_rows(takes, rows, space.free()) } else { takes };
         let wanted = (fitting.min(most) as f64 * BUILD_MARGIN) as u64 + SEGMENT_OVERHEAD;
         let excess = (beside + wanted).saturating_sub(of_tiers);
-        self.make_room_in_tiers(&base, &share.beside, 0, excess)?;
+        let until = if old > 0 { base.gone_until() } else { u64::MAX };
+        self.make_room_in_tiers(&base, &with_old, 0, excess, until)?;
         let room = self.make_room(table, wanted)?;
         let left = if is_from_rows { segment_bytes(&base) as f64 / rows.max(1) as f64 } else { 1.0 };
         let fits = wanted as f64 / BUILD_MARGIN / (takes as f64 * left).max(1.0);
