@@ -441,7 +441,13 @@ impl Engine {
         })
     }
 
-    fn merge_while_due(&self, table: &Table, everything: bool, progress: &mut dyn FnMut(u64) -> bool) -> Result<()> {
+    /// Runs the merges that are due, or all that there could be. `progress(rows)` returns false to stop.
+    pub(crate) fn merge_while_due(
+        &self,
+        table: &Table,
+        everything: bool,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<()> {
         if !table.is_index() {
             self.expire(table)?;
         }
