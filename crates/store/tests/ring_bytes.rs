@@ -792,7 +792,9 @@ fn a_repair_stays_within_the_limit() {
         };
         let repaired = bench.engine.repair_table(&table, &mut |_, _| true).unwrap();
         println!("{damages}: {damaged} files damaged, {} repaired, {rows} rows before", repaired.segments);
-        assert_eq!(repaired.indexes.len(), usize::from(with_index));
+        // A damage may be where no row is lost, and then no entry is.
+        let has_lost = damages == "index" || !repaired.losses.is_empty();
+        assert_eq!(repaired.indexes.len(), usize::from(with_index && has_lost), "{:?}", repaired.losses);
         assert!(repaired.segments > 0 || with_index);
         bench.check("repaired");
         bench.engine.flush_table(&table).unwrap();
