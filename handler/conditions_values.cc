@@ -224,7 +224,12 @@ bool Rrd_conditions::compare_stored(Field *field, Item *value, int operation)
   if (operation == Item_func::EQUAL_FUNC)
     operation= Item_func::EQ_FUNC;
   if (operation == Item_func::EQ_FUNC && order)
+  {
+    /* The server cuts such a time to the column's digits where an index leads to the rows, and only there: it decides. */
+    if (field->cmp_type() == TIME_RESULT && !field->part_of_key.is_clear_all())
+      return false;
     add_never();
+  }
   else if (operation == Item_func::NE_FUNC && order)
     push(field, RRD_TEST_NULL, true);
   else
