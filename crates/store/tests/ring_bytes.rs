@@ -285,6 +285,10 @@ impl Bench {
             let stored = self.table.stats();
             let since = Instant::now();
             let visible = self.visible();
+            for tier in self.table.tiers().iter() {
+                let buckets = self.rows_of(&tier.table);
+                assert!(buckets > SENSORS / 2, "{} has {buckets} buckets at step {step}", tier.def.name);
+            }
             self.longest_read = self.longest_read.max(since.elapsed());
             let live = visible as f64 / stored.rows.max(1) as f64;
             self.least_full = self.least_full.min(live * bytes as f64 / self.max_bytes as f64);

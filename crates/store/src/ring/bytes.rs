@@ -363,7 +363,8 @@ impl Engine {
     }
 
     /// Lets go the oldest buckets of tiers that have more than `share` bytes, until `bytes` are free; none that begins at
-    /// `until` or later.
+    /// `until` or later, and never the newest of a tier: many segments may have it, each flush writes it anew, and the merge that
+    /// makes one of them frees more than its end would.
     fn make_room_in_tiers(
         &self,
         base: &Arc<Table>,
@@ -374,15 +375,21 @@ impl Engine {
     ) -> Result<()> {
         let taken = || tiers.iter().map(|tier| segment_bytes(tier)).sum::<u64>();
         let end = taken().saturating_sub(bytes).max(share);
-        for _ in 0..tiers.len() {
-            let more = taken().saturating_sub(end);
-            let Some(largest) = tiers.iter().max_by_key(|tier| segment_bytes(tier)) else { break };
-            let Some(mut to) = self.position_that_frees(largest, more)?.filter(|_| more > 0) else { break };
-            to.time = to.time.min(until);
-            largest.pushed_until.fetch_max(to.time, Ordering::Relaxed);
-            largest.ring.lock().push_to = Some(to);
-            self.commit_nothing(base)?;
-            self.expire(largest)?;
+        let mut left = tiers.to_vec();
+        while taken() > end
+            && let Some(largest) = left.iter().max_by_key(|tier| segment_bytes(tier)).cloned()
+        {
+            let before = segment_bytes(&largest);
+            if let Some(mut to) = self.position_that_frees(&largest, taken() - end)? {
+                to.time = to.time.min(until).min(newest_time(&largest));
+                largest.pushed_until.fetch_max(to.time, Ordering::Relaxed);
+                largest.ring.lock().push_to = Some(to);
+                self.commit_nothing(base)?;
+                self.expire(&largest)?;
+            }
+            if segment_bytes(&largest) == before {
+                left.retain(|tier| !tier.is_same(&largest));
+            }
         }
         Ok(())
     }
@@ -702,6 +709,11 @@ fn linked_bytes(base: &Arc<Table>) -> u64 {
 
 fn segment_bytes(table: &Table) -> u64 {
     table.version().segments.values().map(|s| s.meta().bytes).sum()
+}
+
+/// The time of the newest row of a table that is in a segment.
+fn newest_time(table: &Table) -> u64 {
+    table.version().segments.values().map(|s| s.meta().max_time).max().unwrap_or(0)
 }
 
 /// When segments end, and their bytes. Those of a chunk go together, so that no rows are left over that are behind the horizon
