@@ -89,17 +89,19 @@ pub fn decode(bytes: &[u8], kind: Kind, rows: usize) -> Result<Column, DecodeErr
     if rows > MAX_ROWS {
         return Err(DecodeError::TooLarge);
     }
-    let mut reader = Reader::new(bytes);
     match *bytes.first().ok_or(DecodeError::Truncated)? {
         tag::ALL_NULL => {
+            let mut reader = Reader::new(bytes);
             reader.byte()?;
             reader.finish()?;
-            with_nulls(Values::new(kind), Bitmap::full(rows))
+            match rows {
+                0 => Err(DecodeError::Invalid("nulls without a null")),
+                _ => Ok(with_nulls(Values::new(kind), Bitmap::full(rows))),
+            }
         }
         tag::NULLS => {
-            reader.byte()?;
-            let nulls = nulls::decode(reader.nested()?, rows)?;
-            with_nulls(decode_values(reader.rest(), kind, rows - nulls.count())?, nulls)
+            let (nulls, values) = split_nulls(bytes, rows)?;
+            Ok(with_nulls(decode_values(values, kind, rows - nulls.count())?, nulls))
         }
         _ => Ok(Column { values: decode_values(bytes, kind, rows)?, nulls: None }),
     }
@@ -116,14 +118,22 @@ pub fn decode_pieces(bytes: &[u8], rows: usize) -> Result<Option<Pieces>, Decode
     }
 }
 
-fn with_nulls(dense: Values, nulls: Bitmap) -> Result<Column, DecodeError> {
-    if nulls.count() == 0 {
-        return Err(DecodeError::Invalid("nulls without a null"));
+/// The nulls of a block that begins with some, and the bytes of its other rows.
+pub(crate) fn split_nulls(bytes: &[u8], rows: usize) -> Result<(Bitmap, &[u8]), DecodeError> {
+    let mut reader = Reader::new(bytes);
+    reader.byte()?;
+    let nulls = nulls::decode(reader.nested()?, rows)?;
+    match nulls.count() {
+        0 => Err(DecodeError::Invalid("nulls without a null")),
+        _ => Ok((nulls, reader.rest())),
     }
-    Ok(Column { values: nulls::put_back(dense, &nulls), nulls: Some(nulls) })
 }
 
-fn decode_values(bytes: &[u8], kind: Kind, rows: usize) -> Result<Values, DecodeError> {
+pub(crate) fn with_nulls(dense: Values, nulls: Bitmap) -> Column {
+    Column { values: nulls::put_back(dense, &nulls), nulls: Some(nulls) }
+}
+
+pub(crate) fn decode_values(bytes: &[u8], kind: Kind, rows: usize) -> Result<Values, DecodeError> {
     Ok(match kind {
         Kind::Int => Values::Int(int::decode(bytes, rows)?),
         Kind::F32 => Values::F32(float::decode(bytes, rows)?),

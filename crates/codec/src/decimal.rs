@@ -31,8 +31,8 @@ const NEAR: u64 = 16;
 const NEAR_LARGEST: f64 = (1u64 << 43) as f64;
 
 /// A power of ten to divide or multiply by.
-#[derive(Clone, Copy)]
-struct Scale {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Scale {
     power: f64,
     negative: bool,
 }
@@ -70,7 +70,7 @@ impl Scale {
     }
 
     #[inline]
-    fn join<F: Float>(self, digits: u64) -> F {
+    pub(crate) fn join<F: Float>(self, digits: u64) -> F {
         F::narrow(self.value(f64::from_bits(digits.wrapping_add(ROUND.to_bits())) - ROUND))
     }
 }
@@ -214,38 +214,70 @@ fn write_side(values: &[u64], sign: Sign, effort: Effort, out: &mut Vec<u8>) {
     write_nested(out, &block);
 }
 
-/// Reads what [`Decimals::write`] wrote, behind the tag.
-pub(crate) fn decode<F: Float>(reader: &mut Reader, rows: usize, precision: Precision) -> Result<Vec<F>, DecodeError> {
-    let scale = Scale::new(reader.byte()? as i8).ok_or(DecodeError::Invalid("decimal exponent"))?;
-    let count = reader.count(rows)?;
-    let (mut gaps, mut patches) = (Vec::new(), Vec::new());
-    if count > 0 {
-        gaps = int::decode(reader.nested()?, count)?;
-        patches = int::decode(reader.nested()?, count)?;
-    }
-    let distances = match precision {
-        Precision::Exact => None,
-        Precision::Near => Some(int::decode(reader.nested()?, rows)?),
-    };
-    let digits = int::decode(reader.rest(), rows)?;
-    let mut floats: Vec<F> = digits.into_iter().map(|digits| scale.join(digits)).collect();
-    for (float, distance) in floats.iter_mut().zip(distances.into_iter().flatten()) {
-        // Damaged distances may wrap around: what comes out then is wrong, but a float.
-        *float = unordered(ordered(*float).wrapping_add(distance));
-    }
-    apply_patches(&mut floats, &gaps, &patches)?;
-    Ok(floats)
+/// What [`Decimals::write`] wrote, decoded but for the floats themselves.
+pub(crate) struct Digits {
+    pub(crate) scale: Scale,
+    /// Two's complement.
+    pub(crate) digits: Vec<u64>,
+    gaps: Vec<u64>,
+    patches: Vec<u64>,
+    distances: Option<Vec<u64>>,
 }
 
-fn apply_patches<F: Float>(floats: &mut [F], gaps: &[u64], patches: &[u64]) -> Result<(), DecodeError> {
-    let mut next = 0;
-    for (&gap, &patch) in gaps.iter().zip(patches) {
-        let row = usize::try_from(gap).ok().and_then(|gap| gap.checked_add(next));
-        let row = row.filter(|&row| row < floats.len()).ok_or(DecodeError::Invalid("position of a patch"))?;
-        floats[row] = F::from_bits(patch).ok_or(DecodeError::Invalid("float of too many bits"))?;
-        next = row + 1;
+impl Digits {
+    /// Reads behind the tag.
+    pub(crate) fn read(reader: &mut Reader, rows: usize, precision: Precision) -> Result<Self, DecodeError> {
+        let scale = Scale::new(reader.byte()? as i8).ok_or(DecodeError::Invalid("decimal exponent"))?;
+        let count = reader.count(rows)?;
+        let (mut gaps, mut patches) = (Vec::new(), Vec::new());
+        if count > 0 {
+            gaps = int::decode(reader.nested()?, count)?;
+            patches = int::decode(reader.nested()?, count)?;
+        }
+        let distances = match precision {
+            Precision::Exact => None,
+            Precision::Near => Some(int::decode(reader.nested()?, rows)?),
+        };
+        let digits = int::decode(reader.rest(), rows)?;
+        Ok(Digits { scale, digits, gaps, patches, distances })
     }
-    Ok(())
+
+    /// Whether floats are only near to what their digits say.
+    pub(crate) fn is_near(&self) -> bool {
+        self.distances.is_some()
+    }
+
+    /// Whether there are floats without digits.
+    pub(crate) fn is_patched(&self) -> bool {
+        !self.patches.is_empty()
+    }
+
+    /// The rows without digits, ascending, with the bits of their floats.
+    pub(crate) fn patches<F: Float>(&self) -> Result<Vec<(u32, u64)>, DecodeError> {
+        let mut next = 0;
+        let mut patches = Vec::with_capacity(self.patches.len());
+        for (&gap, &patch) in self.gaps.iter().zip(&self.patches) {
+            let row = usize::try_from(gap).ok().and_then(|gap| gap.checked_add(next));
+            let row = row.filter(|&row| row < self.digits.len()).ok_or(DecodeError::Invalid("position of a patch"))?;
+            let float = F::from_bits(patch).ok_or(DecodeError::Invalid("float of too many bits"))?;
+            patches.push((row as u32, float.bits()));
+            next = row + 1;
+        }
+        Ok(patches)
+    }
+
+    pub(crate) fn floats<F: Float>(self) -> Result<Vec<F>, DecodeError> {
+        let patches = self.patches::<F>()?;
+        let mut floats: Vec<F> = self.digits.into_iter().map(|digits| self.scale.join(digits)).collect();
+        for (float, distance) in floats.iter_mut().zip(self.distances.into_iter().flatten()) {
+            // Damaged distances may wrap around: what comes out then is wrong, but a float.
+            *float = unordered(ordered(*float).wrapping_add(distance));
+        }
+        for (row, bits) in patches {
+            floats[row as usize] = F::from_bits(bits).unwrap_or_default();
+        }
+        Ok(floats)
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! same order, a float keeps its sign, exponent and leading bits of the mantissa on top: differences of neighbours
 //! are small where an XOR code (Gorilla, Pelkonen et al., VLDB 2015) would find leading zeros.
 
-use crate::decimal::{self, Decimals, Precision};
+use crate::decimal::{self, Decimals, Digits, Precision};
 use crate::int::{self, Memory, Sample, Sign};
 use crate::reader::Reader;
 use crate::{DecodeError, Effort, tag};
@@ -163,8 +163,8 @@ pub(crate) fn decode<F: Float>(bytes: &[u8], rows: usize) -> Result<Vec<F>, Deco
     match reader.byte()? {
         tag::FLOAT_RAW => decode_raw(reader.rest(), rows),
         tag::FLOAT_ORDERED => from_numbers(int::decode(reader.rest(), rows)?),
-        tag::FLOAT_DECIMAL => decimal::decode(&mut reader, rows, Precision::Exact),
-        tag::FLOAT_NEAR => decimal::decode(&mut reader, rows, Precision::Near),
+        tag::FLOAT_DECIMAL => Digits::read(&mut reader, rows, Precision::Exact)?.floats(),
+        tag::FLOAT_NEAR => Digits::read(&mut reader, rows, Precision::Near)?.floats(),
         tag::FLOAT_SINGLE if F::BYTES == 8 => {
             let singles: Vec<u32> = decode(reader.rest(), rows)?;
             Ok(singles.into_iter().map(|single| F::narrow(single.widen())).collect())

@@ -17,6 +17,7 @@ use crate::bits::{unzigzag, zigzag};
 use crate::reader::{Reader, write_varint};
 use crate::{DecodeError, Effort, rans, tag};
 use packed::Frame;
+pub(crate) use packed::range;
 pub(crate) use plan::{Sample, estimate};
 
 /// How many blocks may be nested in each other.

@@ -123,7 +123,8 @@ pub(crate) fn put_back(dense: Values, nulls: &Bitmap) -> Values {
     }
 }
 
-fn spread<T: Copy + Default>(dense: &[T], nulls: &Bitmap) -> Vec<T> {
+/// Puts zeros between `dense` values, one for every set bit.
+pub(crate) fn spread<T: Copy + Default>(dense: &[T], nulls: &Bitmap) -> Vec<T> {
     let mut values = vec![T::default(); nulls.len()];
     let mut rest = dense;
     for (chunk, &word) in values.chunks_mut(64).zip(nulls.words()) {

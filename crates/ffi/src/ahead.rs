@@ -3,10 +3,8 @@
 
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::Arc;
 
-use rrd_codec::Column;
-use rrd_store::Direction;
+use rrd_store::{Direction, Part};
 
 use crate::abi::RrdAhead;
 use crate::record::Plan;
@@ -46,14 +44,14 @@ impl Ahead {
     }
 
     /// Makes the records of the next of `rows` rows. Of columns that nobody asked for they have what `record` has. The
-    /// first is row `first_row` of the columns. Nothing is made if it would not pay.
+    /// first is row `first_row` of the group. Nothing is made if it would not pay.
     pub fn make(
         &mut self,
         rows: usize,
         record: &[u8],
         first_row: usize,
         direction: Direction,
-        columns: &[(&Plan, &Arc<Column>)],
+        columns: &[(&Plan, &Part)],
     ) {
         let most = BYTES_AT_ONCE / record.len().max(1);
         if most < FEWEST_RECORDS {
@@ -67,8 +65,9 @@ impl Ahead {
             Direction::Backward => first_row + 1 - count..first_row + 1,
         };
         let mut records = Records { bytes: &mut self.bytes, length: record.len() };
-        for (plan, column) in columns {
-            plan.unpack_rows(column, rows.clone(), direction, &mut records);
+        for (plan, part) in columns {
+            let rows = rows.start - part.first..rows.end - part.first;
+            plan.unpack_rows(&part.column, rows, direction, &mut records);
         }
         self.shown.next.set(self.bytes.as_ptr());
         self.shown.length.set(record.len());

@@ -6,9 +6,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rrd_codec::Column;
 use rrd_store::index::Index;
-use rrd_store::{Cursor, Direction, RowGroup, Span};
+use rrd_store::{Cursor, Direction, Part, RowGroup, Span};
 
 use crate::abi::RrdAhead;
 use crate::ahead::Ahead;
@@ -55,7 +54,7 @@ pub struct Scan {
     is_start_inclusive: bool,
     span: Option<Span>,
     /// Columns of the span, one for each plan.
-    columns: Vec<Arc<Column>>,
+    columns: Vec<Part>,
     /// Records of rows to come.
     ahead: Ahead,
     /// Rows of the span that were read, but for those that were copied ahead.
@@ -151,8 +150,8 @@ impl Scan {
     #[inline]
     pub fn unpack(&self, plans: &[Plan], record: &mut [u8]) {
         let Some(i) = self.current() else { return };
-        for (plan, column) in plans.iter().zip(&self.columns) {
-            plan.unpack(column, i, record);
+        for (plan, part) in plans.iter().zip(&self.columns) {
+            plan.unpack(&part.column, i - part.first, record);
         }
     }
 
@@ -240,8 +239,10 @@ impl Scan {
         self.done = 0;
         self.columns.clear();
         if self.usable > 0 {
+            let (one, other) = (row_of(&span, 0), row_of(&span, self.usable - 1));
+            let rows = one.min(other)..one.max(other) + 1;
             for plan in plans {
-                self.columns.push(span.group.column(usize::from(plan.column))?.clone());
+                self.columns.push(span.group.part(usize::from(plan.column), rows.clone())?);
             }
         }
         self.span = Some(span);

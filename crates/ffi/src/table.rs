@@ -619,9 +619,9 @@ impl TableHandle {
         }
         self.probe_columns.clear();
         for plan in &self.read {
-            let column = span.group.column(usize::from(plan.column))?;
-            plan.unpack(column, i, record);
-            self.probe_columns.push(column.clone());
+            let part = span.group.part(usize::from(plan.column), i..i + 1)?;
+            plan.unpack(&part.column, i - part.first, record);
+            self.probe_columns.push(part.column);
         }
         self.leave_scan(Current::Row);
         Ok(true)

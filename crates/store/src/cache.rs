@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use rrd_codec::{Bitmap, Column, Pieces, Values};
+use rrd_codec::{Bitmap, Column, Narrow, Pieces, Values};
 
 use crate::segment::files::OpenFiles;
 use crate::segment::index::SegmentIndex;
@@ -29,14 +29,14 @@ pub(crate) struct BlockKey {
     pub group: u32,
     /// A column id, as in the block's header.
     pub column: u32,
-    /// Not its rows, but the lines that they lie on.
-    pub as_lines: bool,
+    /// Not row by row, but as lines or in few bytes.
+    pub compact: bool,
 }
 
 impl BlockKey {
     /// The footer of a segment.
     pub(crate) fn footer(segment: SegmentId) -> BlockKey {
-        BlockKey { segment, group: u32::MAX, column: u32::MAX, as_lines: true }
+        BlockKey { segment, group: u32::MAX, column: u32::MAX, compact: true }
     }
 
     fn shard(self) -> usize {
@@ -52,6 +52,7 @@ impl BlockKey {
 pub(crate) enum Cached {
     Column(Arc<Column>),
     Lines(Arc<Pieces>),
+    Narrow(Arc<Narrow>),
     Seqs(Arc<Vec<u64>>),
     Tombstones(Arc<Bitmap>),
     Footer(Arc<SegmentIndex>),
@@ -63,6 +64,7 @@ impl Cached {
             + match self {
                 Cached::Column(column) => column_bytes(column),
                 Cached::Lines(lines) => size_of::<Pieces>() + lines.heap_bytes(),
+                Cached::Narrow(narrow) => size_of::<Narrow>() + narrow.heap_bytes(),
                 Cached::Seqs(seqs) => seqs.capacity() * 8,
                 Cached::Tombstones(bitmap) => bitmap_bytes(bitmap),
                 Cached::Footer(footer) => footer.memory_bytes(),
@@ -194,7 +196,7 @@ impl BlockCache {
         self.files.close(id);
         for shard in &self.shards {
             let mut shard = shard.lock();
-            let first = BlockKey { segment: id, group: 0, column: 0, as_lines: false };
+            let first = BlockKey { segment: id, group: 0, column: 0, compact: false };
             let keys: Vec<BlockKey> = shard.keys.range(first..=BlockKey::footer(id)).copied().collect();
             for key in keys {
                 if let Some(&place) = shard.places.get(&key) {

@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use crate::aggregate::{Condition, Filter, View, are_about};
 use crate::error::Result;
 use crate::group::OWN_SEQ;
-pub use crate::group::{RowGroup, Span};
+pub use crate::group::{Part, RowGroup, Span};
 use crate::horizon::Horizon;
 use crate::index::Index;
 use crate::memtable::RowCollector;

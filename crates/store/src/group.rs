@@ -1,16 +1,22 @@
 //! Row versions side by side in memory: a block group of a segment, or rows copied out of a memtable.
 //!
-//! Columns are decoded (or gathered) when first asked for and then kept, so a scan pays only for what it reads.
+//! Columns are decoded (or gathered) when first asked for and then kept, so a scan pays only for what it reads. Who looks at
+//! few rows of a segment reads them from the compact form of a column, of which the cache holds several times as many rows.
 
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use rrd_codec::{Bitmap, Column};
+use rrd_codec::{Bitmap, Column, Kind, Values};
 
 use crate::cursor::Direction;
 use crate::error::Result;
+use crate::key;
 use crate::live::LiveSegment;
 use crate::memtable::RowCollector;
 use crate::row::RowLayout;
+use crate::schema::Lane;
+use crate::segment::Compact;
 
 /// Sequence numbers from here on are a transaction's own uncommitted writes: it always sees them.
 pub const OWN_SEQ: u64 = 1 << 63;
@@ -19,13 +25,50 @@ pub const OWN_SEQ: u64 = 1 << 63;
 pub struct RowGroup {
     layout: Arc<RowLayout>,
     rows: usize,
-    columns: Vec<OnceLock<Arc<Column>>>,
+    columns: Vec<Lookup>,
     source: Source,
     base_seq: u64,
     seqs: Option<Arc<Vec<u64>>>,
     tombstones: Option<Arc<Bitmap>>,
     has_versions: bool,
     max_seq: u64,
+}
+
+/// A column, as far as somebody asked for it.
+#[derive(Default)]
+struct Lookup {
+    whole: OnceLock<Arc<Column>>,
+    compact: OnceLock<Compact>,
+    /// Rows that were looked at one by one.
+    looks: AtomicU32,
+}
+
+/// Rows that are looked at one by one before the column is decoded as a whole: more than searches for a key need, few beside
+/// those of a group.
+const FEW_LOOKS: u32 = 256;
+
+/// Some rows of a column.
+#[derive(Clone)]
+pub struct Part {
+    /// They, and perhaps others.
+    pub column: Arc<Column>,
+    /// The row of the group that the column begins with.
+    pub first: usize,
+}
+
+/// A value in a row.
+#[derive(Clone, Copy)]
+pub enum Cell<'a> {
+    /// NULL.
+    Null,
+    /// An integer.
+    Int(u64),
+    /// The bits of a float.
+    F32(u32),
+    /// The bits of a double.
+    F64(u64),
+    /// A byte string.
+    Bytes(&'a [u8]),
 }
 
 enum Source {
@@ -105,15 +148,64 @@ impl RowGroup {
 
     /// A column by position; decoded on first use.
     pub fn column(&self, position: usize) -> Result<&Arc<Column>> {
-        let cell = &self.columns[position];
-        if let Some(column) = cell.get() {
+        let lookup = &self.columns[position];
+        if let Some(column) = lookup.whole.get() {
             return Ok(column);
         }
-        let column = match &self.source {
-            Source::Rows(rows) => Arc::new(self.layout.gather(position, (0..self.rows).map(|i| rows.row(i)))),
-            Source::Segment { segment, group } => segment.column(*group, position, &self.layout)?,
+        let column = match (&self.source, lookup.compact.get()) {
+            (Source::Rows(rows), _) => Arc::new(self.layout.gather(position, (0..self.rows).map(|i| rows.row(i)))),
+            (_, Some(Compact::Column(column))) => column.clone(),
+            (Source::Segment { segment, group }, _) => segment.column(*group, position, &self.layout)?,
         };
-        Ok(cell.get_or_init(|| column))
+        Ok(lookup.whole.get_or_init(|| column))
+    }
+
+    /// Some rows of a column: they alone where that is cheaper.
+    pub fn part(&self, position: usize, rows: Range<usize>) -> Result<Part> {
+        let is_short = rows.len() * 8 <= self.rows;
+        if is_short
+            && let Some(compact) = self.compact(position)?
+            && let Some(part) = compact.part(rows.clone())
+        {
+            return Ok(Part { column: Arc::new(part), first: rows.start });
+        }
+        Ok(Part { column: self.column(position)?.clone(), first: 0 })
+    }
+
+    /// A column in its compact form, unless it is there row by row.
+    fn compact(&self, position: usize) -> Result<Option<&Compact>> {
+        let lookup = &self.columns[position];
+        let Source::Segment { segment, group } = &self.source else { return Ok(None) };
+        if lookup.whole.get().is_some() {
+            return Ok(None);
+        }
+        if let Some(compact) = lookup.compact.get() {
+            return Ok(Some(compact));
+        }
+        let compact = segment.compact(*group, position, &self.layout)?;
+        Ok(Some(lookup.compact.get_or_init(|| compact)))
+    }
+
+    /// The value of a column in row `i`. Cheap for few rows, and not dear for many.
+    pub fn cell(&self, position: usize, i: usize) -> Result<Cell<'_>> {
+        let lookup = &self.columns[position];
+        let looks = lookup.looks.load(Ordering::Relaxed);
+        if looks < FEW_LOOKS
+            && let Some(compact) = self.compact(position)?
+        {
+            lookup.looks.store(looks + 1, Ordering::Relaxed);
+            return Ok(match compact {
+                Compact::Lines(lines) => Cell::Int(lines.get(i)),
+                Compact::Narrow(narrow) if narrow.is_null(i) => Cell::Null,
+                Compact::Narrow(narrow) => match narrow.kind() {
+                    Kind::F32 => Cell::F32(narrow.bits(i) as u32),
+                    Kind::F64 => Cell::F64(narrow.bits(i)),
+                    _ => Cell::Int(narrow.bits(i)),
+                },
+                Compact::Column(column) => cell_of(column, i),
+            });
+        }
+        self.column(position).map(|column| cell_of(column, i))
     }
 
     /// Appends the sort key of row `i`.
@@ -123,8 +215,20 @@ impl RowGroup {
             return Ok(());
         }
         for &k in &self.layout.schema().key {
-            let column = self.column(usize::from(k))?;
-            self.layout.push_key_part(usize::from(k), column, i, out);
+            self.push_key_part(usize::from(k), i, out)?;
+        }
+        Ok(())
+    }
+
+    /// Appends the part of a sort key that a column of row `i` is.
+    pub fn push_key_part(&self, position: usize, i: usize, out: &mut impl key::KeyBuffer) -> Result<()> {
+        match (self.cell(position, i)?, self.layout.schema().columns[position].lane) {
+            (Cell::Int(value), Lane::Int { width }) => key::push_int(out, value, width),
+            (Cell::Bytes(bytes), _) => key::push_bytes(out, bytes),
+            // Only tombstones have such.
+            (Cell::Null, Lane::Int { width }) => key::push_int(out, 0, width),
+            (Cell::Null, Lane::Bytes) => key::push_bytes(out, &[]),
+            _ => debug_assert!(false, "key lane and column kind differ"),
         }
         Ok(())
     }
@@ -135,11 +239,22 @@ impl RowGroup {
             out.extend_from_slice(rows.row(i));
             return Ok(());
         }
-        let mut columns = Vec::with_capacity(self.columns.len());
-        for position in 0..self.columns.len() {
-            columns.push(self.column(position)?);
+        let start = out.len();
+        let mut writer = self.layout.writer(out);
+        for c in 0..self.columns.len() {
+            match self.cell(c, i) {
+                Ok(Cell::Null) => writer.set_null(c),
+                Ok(Cell::Int(value)) => writer.set_int(c, value),
+                Ok(Cell::F32(bits)) => writer.set_f32_bits(c, bits),
+                Ok(Cell::F64(bits)) => writer.set_f64_bits(c, bits),
+                Ok(Cell::Bytes(bytes)) => writer.push_bytes(c, bytes),
+                Err(error) => {
+                    out.truncate(start);
+                    return Err(error);
+                }
+            }
         }
-        self.layout.push_row_of_columns(|c| columns[c], i, out);
+        writer.finish();
         Ok(())
     }
 
@@ -159,8 +274,20 @@ impl RowGroup {
     }
 }
 
-fn empty_columns(layout: &RowLayout) -> Vec<OnceLock<Arc<Column>>> {
-    (0..layout.schema().columns.len()).map(|_| OnceLock::new()).collect()
+fn empty_columns(layout: &RowLayout) -> Vec<Lookup> {
+    (0..layout.schema().columns.len()).map(|_| Lookup::default()).collect()
+}
+
+fn cell_of(column: &Column, i: usize) -> Cell<'_> {
+    if column.is_null(i) {
+        return Cell::Null;
+    }
+    match &column.values {
+        Values::Int(v) => Cell::Int(v[i]),
+        Values::F32(v) => Cell::F32(v[i]),
+        Values::F64(v) => Cell::F64(v[i]),
+        Values::Bytes(b) => Cell::Bytes(b.get(i)),
+    }
 }
 
 /// A run of rows of one group, to be read from `first` on, upwards or (`Backward`) downwards.

@@ -12,12 +12,10 @@ use hashbrown::HashMap;
 use parking_lot::RwLock;
 use smallvec::SmallVec;
 
-use rrd_codec::Values;
-
 use crate::cursor::Direction;
 use crate::error::Result;
 use crate::flush::is_needed;
-use crate::group::{OWN_SEQ, RowGroup};
+use crate::group::{Cell, OWN_SEQ, RowGroup};
 use crate::key;
 use crate::memtable::Key;
 use crate::row::RowLayout;
@@ -329,18 +327,18 @@ impl Places {
     pub fn is_row_gone(&self, group: &RowGroup, row: usize, horizon: &Horizon) -> Result<bool> {
         let position = &horizon.position;
         if let Some(time) = self.time {
-            let Values::Int(times) = &group.column(time)?.values else { return Ok(false) };
-            if times[row] < position.time {
+            let time = time_of(group, time, row)?;
+            if time < position.time {
                 return Ok(true);
             }
-            if times[row] > position.time && horizon.floors.is_none() {
+            if time > position.time && horizon.floors.is_none() {
                 return Ok(false);
             }
         }
         let mut key = Key::new();
         let series = self.push_key(group, row, &mut key)?;
         let at_edge = match self.time {
-            Some(time) => matches!(&group.column(time)?.values, Values::Int(t) if t[row] == position.time),
+            Some(time) => time_of(group, time, row)? == position.time,
             None => true,
         };
         Ok((at_edge && key < position.key) || horizon.is_behind_floor(&key, series))
@@ -377,14 +375,9 @@ impl Places {
 
     /// Appends the clustering key of a row; returns the length of its series.
     pub fn push_key(&self, group: &RowGroup, row: usize, out: &mut Key) -> Result<usize> {
-        let layout = group.layout();
         let mut series = 0;
         for (part, &c) in self.key.iter().enumerate() {
-            match (&group.column(c)?.values, layout.schema().columns[c].lane) {
-                (Values::Int(v), Lane::Int { width }) => key::push_int(out, v[row], width),
-                (Values::Bytes(b), _) => key::push_bytes(out, b.get(row)),
-                _ => debug_assert!(false, "key lane and column kind differ"),
-            }
+            group.push_key_part(c, row, out)?;
             if part + 1 == self.series {
                 series = out.len();
             }
@@ -424,4 +417,9 @@ impl Places {
         }
         Ok((skipped, there))
     }
+}
+
+/// The time of a row. A tombstone may have none.
+fn time_of(group: &RowGroup, column: usize, row: usize) -> Result<u64> {
+    Ok(if let Cell::Int(time) = group.cell(column, row)? { time } else { 0 })
 }

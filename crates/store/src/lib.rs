@@ -61,7 +61,7 @@ mod write_out;
 
 pub use backup::{Backup, BackupReport};
 pub use config::{Config, FlushLog};
-pub use cursor::{Cursor, Direction, RowGroup, Span};
+pub use cursor::{Cursor, Direction, Part, RowGroup, Span};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use lock::LockMode;

@@ -8,7 +8,7 @@
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use rrd_codec::{Column, Effort, Encoder, Values};
+use rrd_codec::{Effort, Encoder};
 
 use crate::batch::{KeyBytes, PackedKey};
 use crate::horizon::Places;
@@ -170,16 +170,6 @@ impl RowLayout {
                 Lane::Int { width } => key::push_int(out, view.int(k), width),
                 _ => key::push_bytes(out, view.bytes(k)),
             }
-        }
-    }
-
-    /// Appends the key part that row `i` of `column`, the one at `position`, stands for.
-    #[inline]
-    pub fn push_key_part(&self, position: usize, column: &Column, i: usize, out: &mut Vec<u8>) {
-        match (&column.values, self.slots[position].lane) {
-            (Values::Int(v), Lane::Int { width }) => key::push_int(out, v[i], width),
-            (Values::Bytes(b), _) => key::push_bytes(out, b.get(i)),
-            _ => debug_assert!(false, "key lane and column kind differ"),
         }
     }
 

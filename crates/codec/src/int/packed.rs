@@ -181,7 +181,7 @@ fn choose_pivot(values: &[u64], sample: usize, sign: Sign) -> u64 {
 }
 
 /// The lowest and the highest key. Four searches take turns: one would wait for itself.
-fn range(values: &[u64], sign: Sign) -> (u64, u64) {
+pub(crate) fn range(values: &[u64], sign: Sign) -> (u64, u64) {
     let (mut low, mut high) = ([u64::MAX; 4], [0; 4]);
     let mut fours = values.chunks_exact(4);
     for four in &mut fours {

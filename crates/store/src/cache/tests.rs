@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn key(segment: u64, group: u32) -> BlockKey {
-    BlockKey { segment: SegmentId(segment), group, column: 1, as_lines: false }
+    BlockKey { segment: SegmentId(segment), group, column: 1, compact: false }
 }
 
 fn block(values: usize) -> Cached {

@@ -21,7 +21,7 @@ pub mod zone;
 pub(crate) use fields::push_varint;
 pub use index::{GroupIndex, SegmentColumn, SegmentIndex, SegmentSchema};
 pub use meta::{SegmentId, SegmentMeta};
-pub use reader::{Held, Segment};
+pub use reader::{Compact, Held, Segment};
 pub use salvage::Loss;
 pub use survey::{BlockChoice, LaneSurvey, SurveyedLane};
 pub use writer::SegmentWriter;

@@ -4,10 +4,11 @@
 //! and both may be let go and come back later, so that thousands of segments cost little. Bytes from the disk
 //! are trusted after their checksum and the footer's bounds held, never before.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rrd_codec::{Bitmap, Column, DecodeError, Kind, Pieces, Values};
+use rrd_codec::{Bitmap, Column, DecodeError, Kind, Narrow, Pieces, Values};
 
 use super::format::{
     BLOCK_HEADER_BYTES, BlockHeader, Damage, FileHeader, HEADER_BYTES, KIND_COLUMN, KIND_LANE, SEQ_COLUMN, SEQ_LANE,
@@ -45,6 +46,57 @@ pub enum Held {
     Lines(Arc<Pieces>),
     /// Row by row.
     Column(Arc<Column>),
+}
+
+/// A column of a group as it takes least memory, for reads of single rows.
+#[derive(Clone, Debug)]
+pub enum Compact {
+    /// Integers without NULLs as the few straight lines that they lie on.
+    Lines(Arc<Pieces>),
+    /// Numbers in as few bytes as they need.
+    Narrow(Arc<Narrow>),
+    /// Row by row.
+    Column(Arc<Column>),
+}
+
+impl Compact {
+    /// Some rows of it as a column of their own; `None` if the whole is one.
+    pub fn part(&self, rows: Range<usize>) -> Option<Column> {
+        match self {
+            Compact::Lines(lines) if rows.len() == lines.rows() => {
+                Some(Column { values: Values::Int(lines.values()), nulls: None })
+            }
+            Compact::Lines(lines) => {
+                Some(Column { values: Values::Int(rows.map(|row| lines.get(row)).collect()), nulls: None })
+            }
+            Compact::Narrow(narrow) => Some(narrow.column(rows)),
+            Compact::Column(_) => None,
+        }
+    }
+
+    fn rows(&self) -> usize {
+        match self {
+            Compact::Lines(lines) => lines.rows(),
+            Compact::Narrow(narrow) => narrow.rows(),
+            Compact::Column(column) => column.rows(),
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Compact::Lines(_) => Kind::Int,
+            Compact::Narrow(narrow) => narrow.kind(),
+            Compact::Column(column) => column.kind(),
+        }
+    }
+
+    fn cached(&self) -> Cached {
+        match self {
+            Compact::Lines(lines) => Cached::Lines(lines.clone()),
+            Compact::Narrow(narrow) => Cached::Narrow(narrow.clone()),
+            Compact::Column(column) => Cached::Column(column.clone()),
+        }
+    }
 }
 
 /// Which block, and where.
@@ -91,44 +143,28 @@ impl Segment {
     /// The column at `position` of the schema of `layout`. A column that the segment does not have holds its initial
     /// value. Tombstones are NULL but for key columns.
     pub fn column(&self, group: usize, position: usize, layout: &RowLayout) -> Result<Arc<Column>> {
-        let wanted = &layout.schema().columns[position];
-        let key = BlockKey { segment: self.meta.id, group: group as u32, column: wanted.id, as_lines: false };
-        if let Some(Cached::Column(column)) = self.cache.get(key) {
-            return self.check_kind(column, wanted);
-        }
-        let index = self.index()?;
-        let Some(own) = index.schema.position(wanted.id) else {
-            return Ok(Arc::new(missing_column(wanted, self.group_of(&index, group)?.rows as usize)));
-        };
-        let lane = index.schema.columns[own].lane;
-        let place = self.place(&index, &index.columns[own].blocks, group, wanted.id, lane)?;
-        let column = Arc::new(self.read_column(&*self.file()?, &place)?);
-        self.cache.insert(key, Cached::Column(Arc::clone(&column)));
-        self.check_kind(column, wanted)
+        self.whole_column(group, position, layout, false)
     }
 
     /// [`Segment::column`] as lines, if its block is made of such and was not read row by row before.
     pub fn held(&self, group: usize, position: usize, layout: &RowLayout) -> Result<Held> {
         let wanted = &layout.schema().columns[position];
+        let whole = || self.whole_column(group, position, layout, true).map(Held::Column);
         if !matches!(wanted.lane, Lane::Int { .. }) {
-            return self.column(group, position, layout).map(Held::Column);
+            return whole();
         }
-        let key = BlockKey { segment: self.meta.id, group: group as u32, column: wanted.id, as_lines: true };
-        if let Some(Cached::Lines(lines)) = self.cache.get(key) {
-            return Ok(Held::Lines(lines));
+        let key = BlockKey { segment: self.meta.id, group: group as u32, column: wanted.id, compact: true };
+        let column_key = BlockKey { compact: false, ..key };
+        match self.cache.get(key) {
+            Some(Cached::Lines(lines)) => return Ok(Held::Lines(lines)),
+            Some(_) => return whole(),
+            None => {}
         }
-        let column_key = BlockKey { as_lines: false, ..key };
         if let Some(Cached::Column(column)) = self.cache.get(column_key) {
             return self.check_kind(column, wanted).map(Held::Column);
         }
-        let index = self.index()?;
-        let Some(own) = index.schema.position(wanted.id) else {
-            return self.column(group, position, layout).map(Held::Column);
-        };
-        let lane = index.schema.columns[own].lane;
-        let place = self.place(&index, &index.columns[own].blocks, group, wanted.id, lane)?;
-        let block = self.read_block(&*self.file()?, &place)?;
-        if matches!(lane, Lane::Int { .. })
+        let Some((place, block)) = self.block_of(group, wanted)? else { return whole() };
+        if matches!(place.header.lane, Lane::Int { .. })
             && let Some(lines) = self.decode(&place, rrd_codec::decode_pieces, &block)?
         {
             let lines = Arc::new(lines);
@@ -140,13 +176,77 @@ impl Segment {
         self.check_kind(column, wanted).map(Held::Column)
     }
 
+    /// [`Segment::column`] as it takes least memory, if it was not read row by row before.
+    pub fn compact(&self, group: usize, position: usize, layout: &RowLayout) -> Result<Compact> {
+        let wanted = &layout.schema().columns[position];
+        let key = BlockKey { segment: self.meta.id, group: group as u32, column: wanted.id, compact: true };
+        let column_key = BlockKey { compact: false, ..key };
+        if let Some(compact) = self.cache.get(key).and_then(compact_of) {
+            return self.check_compact(compact, wanted);
+        }
+        // Mostly there is none.
+        if let Some(Cached::Column(column)) = self.cache.peek(column_key) {
+            return self.check_kind(column, wanted).map(Compact::Column);
+        }
+        let Some((place, block)) = self.block_of(group, wanted)? else {
+            return self.column(group, position, layout).map(Compact::Column);
+        };
+        let (kind, rows) = (place.header.lane.kind(), place.header.rows as usize);
+        let decoded = self.decode(&place, |payload, rows| rrd_codec::decode_compact(payload, kind, rows), &block)?;
+        let compact = match decoded {
+            rrd_codec::Compact::Lines(lines) => Compact::Lines(Arc::new(lines)),
+            rrd_codec::Compact::Narrow(narrow) => Compact::Narrow(Arc::new(narrow)),
+            rrd_codec::Compact::Column(column) => Compact::Column(Arc::new(column)),
+        };
+        if compact.rows() != rows || compact.kind() != kind {
+            return Err(self.wrong_rows(&place));
+        }
+        let key = if matches!(compact, Compact::Column(_)) { column_key } else { key };
+        self.cache.insert(key, compact.cached());
+        self.check_compact(compact, wanted)
+    }
+
+    /// A column row by row. `keep`: it is kept in the cache so, even if it is there in its compact form.
+    fn whole_column(&self, group: usize, position: usize, layout: &RowLayout, keep: bool) -> Result<Arc<Column>> {
+        let wanted = &layout.schema().columns[position];
+        let key = BlockKey { segment: self.meta.id, group: group as u32, column: wanted.id, compact: false };
+        if let Some(Cached::Column(column)) = self.cache.get(key) {
+            return self.check_kind(column, wanted);
+        }
+        let compact = self.cache.peek(BlockKey { compact: true, ..key }).and_then(compact_of);
+        if let Some(column) = compact.and_then(|compact| compact.part(0..compact.rows())) {
+            let column = Arc::new(column);
+            if keep {
+                self.cache.insert(key, Cached::Column(Arc::clone(&column)));
+            }
+            return self.check_kind(column, wanted);
+        }
+        let Some((place, block)) = self.block_of(group, wanted)? else {
+            let rows = self.group_of(&*self.index()?, group)?.rows;
+            return Ok(Arc::new(missing_column(wanted, rows as usize)));
+        };
+        let column = Arc::new(self.decode_column(&place, &block)?);
+        self.cache.insert(key, Cached::Column(Arc::clone(&column)));
+        self.check_kind(column, wanted)
+    }
+
+    /// The block of a column, read from the disk; `None` if the segment does not have the column.
+    fn block_of(&self, group: usize, wanted: &ColumnDef) -> Result<Option<(BlockPlace, Vec<u8>)>> {
+        let index = self.index()?;
+        let Some(own) = index.schema.position(wanted.id) else { return Ok(None) };
+        let lane = index.schema.columns[own].lane;
+        let place = self.place(&index, &index.columns[own].blocks, group, wanted.id, lane)?;
+        let block = self.read_block(&*self.file()?, &place)?;
+        Ok(Some((place, block)))
+    }
+
     /// Offsets of the rows' sequence numbers to `SegmentMeta::base_seq`; `None` when all are 0.
     pub fn seqs(&self, group: usize) -> Result<Option<Arc<Vec<u64>>>> {
         let index = self.index()?;
         if self.group_of(&index, group)?.max_seq_offset == 0 {
             return Ok(None);
         }
-        let key = BlockKey { segment: self.meta.id, group: group as u32, column: SEQ_COLUMN, as_lines: false };
+        let key = BlockKey { segment: self.meta.id, group: group as u32, column: SEQ_COLUMN, compact: false };
         if let Some(Cached::Seqs(seqs)) = self.cache.get(key) {
             return Ok(Some(seqs));
         }
@@ -162,7 +262,7 @@ impl Segment {
         if self.group_of(&index, group)?.tombstones == 0 {
             return Ok(None);
         }
-        let key = BlockKey { segment: self.meta.id, group: group as u32, column: KIND_COLUMN, as_lines: false };
+        let key = BlockKey { segment: self.meta.id, group: group as u32, column: KIND_COLUMN, compact: false };
         if let Some(Cached::Tombstones(tombstones)) = self.cache.get(key) {
             return Ok(Some(tombstones));
         }
@@ -303,8 +403,12 @@ impl Segment {
         let column = self.decode(place, |payload, rows| rrd_codec::decode(payload, kind, rows), block)?;
         match column.rows() == rows && column.kind() == kind {
             true => Ok(column),
-            false => Err(self.corrupt(place.offset, "the block does not decode to the rows of its group")),
+            false => Err(self.wrong_rows(place)),
         }
+    }
+
+    fn wrong_rows(&self, place: &BlockPlace) -> Error {
+        self.corrupt(place.offset, "the block does not decode to the rows of its group")
     }
 
     pub(super) fn read_ints(&self, file: &dyn ReadFile, place: &BlockPlace) -> Result<Vec<u64>> {
@@ -334,8 +438,16 @@ impl Segment {
     }
 
     fn check_kind(&self, column: Arc<Column>, wanted: &ColumnDef) -> Result<Arc<Column>> {
-        match column.kind() == wanted.lane.kind() {
-            true => Ok(column),
+        self.check_kinds(column.kind(), wanted).map(|()| column)
+    }
+
+    fn check_compact(&self, compact: Compact, wanted: &ColumnDef) -> Result<Compact> {
+        self.check_kinds(compact.kind(), wanted).map(|()| compact)
+    }
+
+    fn check_kinds(&self, held: Kind, wanted: &ColumnDef) -> Result<()> {
+        match held == wanted.lane.kind() {
+            true => Ok(()),
             false => Err(self.corrupt(0, format!("column {} is held as another kind than the schema says", wanted.id))),
         }
     }
@@ -346,6 +458,14 @@ impl Segment {
 
     fn damaged(&self, base: u64, damage: Damage) -> Error {
         self.corrupt(base + damage.at as u64, damage.what)
+    }
+}
+
+fn compact_of(cached: Cached) -> Option<Compact> {
+    match cached {
+        Cached::Lines(lines) => Some(Compact::Lines(lines)),
+        Cached::Narrow(narrow) => Some(Compact::Narrow(narrow)),
+        _ => None,
     }
 }
 

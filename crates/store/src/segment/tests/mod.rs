@@ -1,6 +1,7 @@
 //! Tests of segments: helpers here, promises in the files beside.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod compact;
 mod damage;
 mod files;
 mod reading;
