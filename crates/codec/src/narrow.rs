@@ -57,8 +57,8 @@ impl Distances {
         let distances = || numbers.iter().map(|&number| number.wrapping_sub(lowest));
         let distances = match high.checked_sub(low)? {
             0..=0xff => Distances::One(distances().map(|distance| distance as u8).collect()),
-            0..=0xffff => Distances::Two(distances().map(|distance| distance as u16).collect()),
-            0..=0xffff_ffff => Distances::Four(distances().map(|distance| distance as u32).collect()),
+            0x100..=0xffff => Distances::Two(distances().map(|distance| distance as u16).collect()),
+            0x1_0000..=0xffff_ffff => Distances::Four(distances().map(|distance| distance as u32).collect()),
             _ => return None,
         };
         Some((distances, lowest))
