@@ -10,6 +10,7 @@
 #include "errors.h"
 #include "sysvars.h"
 
+#include "log.h"
 #include "tztime.h"
 
 int rrd_is_killed(void *connection)
@@ -194,17 +195,35 @@ size_t rrd_pack_own_xids(uchar *out)
   return 24 + MYSQL_XID_PREFIX_LEN;
 }
 
+/* The XID of a connection's transaction, packed. */
+struct Packed_xid
+{
+  explicit Packed_xid(THD *thd)
+  {
+    XID xid;
+    thd_get_xid(thd, reinterpret_cast<MYSQL_XID *>(&xid));
+    text= {reinterpret_cast<char *>(bytes), pack_xid(&xid, bytes)};
+  }
+
+  uchar bytes[rrd_packed_xid_max];
+  RrdText text;
+};
+
+int Rrd_connection::reserve(THD *thd)
+{
+  const Packed_xid xid(thd);
+  RrdError error;
+  return rrd_session_reserve(m_session, &xid.text, &error) == RRD_OK ? 0 : refused(error);
+}
+
 int Rrd_connection::prepare(THD *thd, bool all)
 {
   if (!all && is_multi_statement(thd))
     return forget_statement();
-  XID xid;
-  uchar packed[rrd_packed_xid_max];
-  thd_get_xid(thd, reinterpret_cast<MYSQL_XID *>(&xid));
-  const RrdText text= {reinterpret_cast<char *>(packed), pack_xid(&xid, packed)};
+  const Packed_xid xid(thd);
   m_in_statement= m_has_mark= false;
   RrdError error;
-  return rrd_session_prepare(m_session, &text, &error) == RRD_OK ? 0 : refused(error);
+  return rrd_session_prepare(m_session, &xid.text, &error) == RRD_OK ? 0 : refused(error);
 }
 
 int Rrd_connection::commit(THD *thd, bool all)
@@ -289,6 +308,36 @@ static int prepare(handlerton *, THD *thd, bool all)
 {
   Rrd_connection *connection= Rrd_connection::find(thd);
   return connection ? connection->prepare(thd, all) : 0;
+}
+
+/*
+  XA PREPARE: the server asks the binary log first, as it took part last, and what that has written cannot be taken back.
+  This engine may still refuse, which those with locks on all rows do not. There is no call of the server's in between,
+  so the binary log's own function is called through this one. (A commit in two phases that is no user's asks
+  all engines before it writes the log.)
+*/
+static int (*prepare_in_binlog)(handlerton *, THD *, bool);
+
+static int prepare_with_binlog(handlerton *hton, THD *thd, bool all)
+{
+  Rrd_connection *connection= Rrd_connection::find(thd);
+  if (all && connection && thd->transaction->xid_state.is_explicit_XA())
+    if (int error= connection->reserve(thd))
+      return error;
+  return prepare_in_binlog(hton, thd, all);
+}
+
+void rrd_ask_before_binlog()
+{
+  prepare_in_binlog= binlog_hton->prepare;
+  if (prepare_in_binlog)
+    binlog_hton->prepare= prepare_with_binlog;
+}
+
+void rrd_leave_binlog()
+{
+  if (prepare_in_binlog)
+    binlog_hton->prepare= prepare_in_binlog;
 }
 
 /* What recover() fills. */

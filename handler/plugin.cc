@@ -41,6 +41,7 @@ static bool start_engine()
   if (rrd_engine_open(&config, &rrd_engine, &error) == RRD_OK)
   {
     rrd_report_waits();
+    rrd_ask_before_binlog();
     return true;
   }
   sql_print_error("ENGINE=RRD: %s", error.message);
@@ -75,6 +76,7 @@ static int start(void *hton)
 
 static int stop(void *)
 {
+  rrd_leave_binlog();
   RrdError error;
   if (rrd_engine_close(rrd_engine, &error) != RRD_OK)
     sql_print_error("ENGINE=RRD: %s", error.message);

@@ -946,6 +946,15 @@ int32_t rrd_session_commit(struct RrdSession *session, struct RrdError *error);
 // Pointers are null or valid.
 int32_t rrd_session_rollback(struct RrdSession *session, struct RrdError *error);
 
+// What of the first phase can be refused, for a coordinator that writes down the first phase before it asks for it:
+// `rrd_session_prepare` or `rrd_session_rollback` comes next. On an error everything is undone.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_session_reserve(struct RrdSession *session,
+                            const struct RrdText *xid,
+                            struct RrdError *error);
+
 // First phase: the session's work is durable and cannot be refused any more. On an error everything is undone.
 //
 // # Safety

@@ -17,6 +17,21 @@ fn found(is_there: bool) -> Outcome<()> {
     if is_there { Ok(()) } else { Err(Failure::Outcome(abi::RRD_NOT_FOUND)) }
 }
 
+/// What of the first phase can be refused, for a coordinator that writes down the first phase before it asks for it:
+/// `rrd_session_prepare` or `rrd_session_rollback` comes next. On an error everything is undone.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_session_reserve(
+    session: *mut RrdSession,
+    xid: *const RrdText,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe { guard(error, || get_mut(session)?.session.reserve(xid_bytes(get(xid)?)?)) }
+}
+
 /// First phase: the session's work is durable and cannot be refused any more. On an error everything is undone.
 ///
 /// # Safety

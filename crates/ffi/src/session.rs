@@ -140,6 +140,14 @@ impl Session {
         }
     }
 
+    /// What of the first phase can be refused; on an error everything is undone.
+    pub fn reserve(&mut self, xid: &[u8]) -> Outcome<()> {
+        match self.when_decided(|txn| txn.reserve(xid)) {
+            Ok(()) => Ok(()),
+            refused => self.explained(refused),
+        }
+    }
+
     /// First phase of a commit; on an error everything is undone.
     pub fn prepare(&mut self, xid: &[u8]) -> Outcome<()> {
         let prepared = self.when_decided(|txn| txn.prepare(xid));

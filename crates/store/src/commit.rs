@@ -40,6 +40,8 @@ pub(crate) struct CommitQueue {
     pub pending: VecDeque<Arc<Pending>>,
     /// Waiting for their coordinator.
     pub prepared: Vec<Arc<Prepared>>,
+    /// The next one of them gets this as its `decision`.
+    pub next_decision: u64,
     /// Records that begin before may be gone with their log file.
     pub log_kept_from: Lsn,
 }
@@ -58,7 +60,7 @@ impl CommitQueue {
     pub fn writes_to(&self, table: &Arc<Table>) -> Vec<QueuedWrites> {
         let alive = self.pending.iter().filter(|p| *p.state.lock() != PendingState::Failed);
         let alive = alive.flat_map(|p| p.tables.iter().map(|t| (t, None)));
-        let prepared = self.prepared.iter().flat_map(|p| p.tables.iter().map(|t| (t, Some(p.start_lsn.0))));
+        let prepared = self.prepared.iter().flat_map(|p| p.tables.iter().map(|t| (t, Some(p.decision))));
         prepared
             .chain(alive)
             .filter(|(t, _)| Arc::ptr_eq(&t.table, table))
@@ -644,7 +646,7 @@ pub(crate) fn committed_since(
 ) -> Result<bool> {
     for prepared in &queue.prepared {
         if written(&prepared.tables, table, layout, key)?.is_some() {
-            return Err(Error::Undecided { decision: prepared.start_lsn.0 });
+            return Err(Error::Undecided { decision: prepared.decision });
         }
     }
     // Newest first. What is being applied is seen here or in the memtable: never missed, see `apply`.

@@ -145,6 +145,7 @@ impl Engine {
                 next_seq: parts.next_seq,
                 pending: Default::default(),
                 prepared: parts.prepared,
+                next_decision: 0,
                 log_kept_from: Default::default(),
             }),
             commit_gate: RwLock::new(()),

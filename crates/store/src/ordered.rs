@@ -17,7 +17,6 @@ use crate::lock::LockMode;
 use crate::manifest::edit::TableId;
 use crate::table::Table;
 use crate::txn::Txn;
-use crate::wal::Lsn;
 
 /// The locks that prepared transactions hold on their own outcome are those of a table that cannot exist.
 const DECISIONS: TableId = TableId(u32::MAX);
@@ -105,13 +104,11 @@ impl Engine {
         finished
     }
 
-    /// Holds others who need to know the outcome of a transaction that is prepared at a place in the log, until its owner
+    /// Holds others who need to know the outcome of a prepared transaction, by its number, until its owner
     /// lets go of its locks. An owner's transactions have one each: somebody may still hold the one before.
-    pub(crate) fn hold_decision(&self, owner: u64, prepared_at: Lsn) -> Result<()> {
+    pub(crate) fn hold_decision(&self, owner: u64, decision: u64) -> Result<()> {
         let exclusive = LockMode::Exclusive;
-        self.locks
-            .lock(owner, DECISIONS, &prepared_at.0.to_le_bytes(), exclusive, Duration::ZERO, &|| false)
-            .map(|_| ())
+        self.locks.lock(owner, DECISIONS, &decision.to_le_bytes(), exclusive, Duration::ZERO, &|| false).map(|_| ())
     }
 
     /// When it returns, no commit that has been asked for so far needs the coordinator's log after a crash.

@@ -34,6 +34,8 @@ pub(crate) struct Prepared {
     pub xid: Vec<u8>,
     /// Holds its row locks.
     pub owner: u64,
+    /// Its number among the prepared ones: a log position may be another one's too, as `reserve` writes nothing.
+    pub decision: u64,
     /// The log must be kept from here.
     pub start_lsn: Lsn,
     pub tables: Vec<TableWrites>,
@@ -43,14 +45,15 @@ pub(crate) struct Prepared {
 type NumberedCommit = (Arc<Pending>, Arc<Prepared>);
 
 impl Txn {
-    /// First phase: makes the work durable without committing it. Afterwards `commit` and `rollback` cannot be
-    /// refused, and dropping the transaction leaves it prepared. A transaction without writes is not prepared, one that
-    /// dropped chunks as a whole ([`Txn::delete_times`]) is refused: that is an edit of the manifest, which has one phase.
-    pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
+    /// All of the first phase that can be refused: from here on the keys count as taken for others. Nothing of it is in
+    /// the log yet, so that a coordinator can note that the transaction is prepared before it is. Without writes there
+    /// is nothing to do; a transaction that dropped chunks as a whole ([`Txn::delete_times`]) is refused: that is an
+    /// edit of the manifest, which has one phase. After it only `prepare` and `rollback` make sense.
+    pub fn reserve(&mut self, xid: &[u8]) -> Result<()> {
         // Rows that were inserted and deleted again stay: the coordinator was told of both, so the keys must be free where
         // it repeats them.
         self.forget_savepoints();
-        if !self.has_writes() {
+        if !self.has_writes() || self.reserved.is_some() {
             return Ok(());
         }
         if let Some(dropped) = self.drops.first() {
@@ -65,38 +68,49 @@ impl Txn {
         engine.wait_for_memory()?;
         self.join_batches();
         let _gate = engine.commit_gate.read();
-        let lsn = {
-            let mut queue = engine.commit_queue.lock();
-            if queue.prepared.iter().any(|p| p.xid == xid) {
-                return Err(Error::InvalidInput("a transaction with this XID is prepared already".into()));
-            }
-            engine.check_inserts(&queue, self, Resolve::Openly)?;
-            self.holds_locks = true;
-            let start_lsn = engine.wal.position();
-            engine.hold_decision(self.id, start_lsn)?;
-            let tables = self.table_writes();
-            let mut edits = Vec::new();
-            for t in &tables {
-                let metas: Vec<_> = t.own.read().private.iter().map(|p| p.segment.meta().clone()).collect();
-                edits.extend(t.table.edits_for(&metas));
-            }
-            let record = log_record::prepare(
-                xid,
-                &log_record::encode(&log_parts(&tables)),
-                &crate::manifest::encode_edits(&edits)?,
-            );
-            let lsn = engine.wal.append_parts(&[&record])?;
-            queue.prepared.push(Arc::new(Prepared { xid: xid.to_vec(), owner: self.id, start_lsn, tables }));
-            lsn
-        };
-        if let Err(error) = engine.make_durable(lsn) {
-            engine.take_prepared(xid);
-            engine.poison_unless_full(&error);
+        let mut queue = engine.commit_queue.lock();
+        if queue.prepared.iter().any(|p| p.xid == xid) {
+            return Err(Error::InvalidInput("a transaction with this XID is prepared already".into()));
+        }
+        engine.check_inserts(&queue, self, Resolve::Openly)?;
+        self.holds_locks = true;
+        let decision = queue.next_decision;
+        queue.next_decision += 1;
+        engine.hold_decision(self.id, decision)?;
+        let start_lsn = engine.wal.position();
+        let tables = self.table_writes();
+        queue.prepared.push(Arc::new(Prepared { xid: xid.to_vec(), owner: self.id, decision, start_lsn, tables }));
+        self.reserved = Some(xid.to_vec());
+        Ok(())
+    }
+
+    /// First phase: makes the work durable without committing it. Afterwards `commit` and `rollback` cannot be
+    /// refused, and dropping the transaction leaves it prepared. A transaction without writes is not prepared.
+    pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
+        self.reserve(xid)?;
+        if self.reserved.is_none() {
+            return Ok(());
+        }
+        let engine = self.engine.clone();
+        let _gate = engine.commit_gate.read();
+        let logged = engine.log_prepare(xid, &self.table_writes());
+        if let Err(error) =
+            logged.and_then(|lsn| engine.make_durable(lsn).inspect_err(|e| engine.poison_unless_full(e)))
+        {
+            self.forget_reserved();
             return Err(error);
         }
         engine.prepared_segments(xid).iter().for_each(|s| s.keep());
+        self.reserved = None;
         self.detach_prepared(xid);
         Ok(())
+    }
+
+    /// The keys are free for others again.
+    pub(crate) fn forget_reserved(&mut self) {
+        if let Some(xid) = self.reserved.take() {
+            self.engine.take_prepared(&xid);
+        }
     }
 }
 
@@ -172,6 +186,16 @@ impl Engine {
         self.locks.release_all(prepared.owner);
         let lsn = self.wal.append_parts(&[&log_record::rollback_prepared(xid)])?;
         self.make_durable(lsn).map(|()| true)
+    }
+
+    fn log_prepare(&self, xid: &[u8], tables: &[TableWrites]) -> Result<Lsn> {
+        let mut edits = Vec::new();
+        for t in tables {
+            let metas: Vec<_> = t.own.read().private.iter().map(|p| p.segment.meta().clone()).collect();
+            edits.extend(t.table.edits_for(&metas));
+        }
+        let body = log_record::encode(&log_parts(tables));
+        self.wal.append_parts(&[&log_record::prepare(xid, &body, &crate::manifest::encode_edits(&edits)?)])
     }
 
     fn take_prepared(&self, xid: &[u8]) -> Option<Arc<Prepared>> {
@@ -297,7 +321,9 @@ fn prepared_of(
             });
         }
     }
-    Some(Arc::new(Prepared { xid, owner, start_lsn: Lsn(lsn.0.saturating_sub(1)), tables: writes }))
+    // Those that are prepared from now on count up from 0.
+    let decision = owner;
+    Some(Arc::new(Prepared { xid, owner, decision, start_lsn: Lsn(lsn.0.saturating_sub(1)), tables: writes }))
 }
 
 /// Edits that link the segments of a replayed commit, for tables whose manifest does not have them yet.
@@ -340,7 +366,7 @@ impl Engine {
     /// Prepared transactions of an earlier run hold their rows again.
     pub(crate) fn lock_prepared_rows(&self) -> Result<()> {
         for prepared in self.commit_queue.lock().prepared.clone() {
-            self.hold_decision(prepared.owner, prepared.start_lsn)?;
+            self.hold_decision(prepared.owner, prepared.decision)?;
             for t in &prepared.tables {
                 self.locks.lock(prepared.owner, t.table.id, &[], LockMode::Shared, Duration::ZERO, &|| false)?;
                 for key in t.own.read().map.keys() {

@@ -68,6 +68,8 @@ pub struct Txn {
     writes_many: bool,
     pub(crate) lock_timeout: Duration,
     pub(crate) interrupted: Interrupted,
+    /// See [`Txn::reserve`]: the id that it is to be prepared under.
+    pub(crate) reserved: Option<Vec<u8>>,
     /// Set once it is prepared: the engine keeps its writes under this id.
     prepared: Option<Vec<u8>>,
     /// Set once its commit has a place in the order.
@@ -182,6 +184,7 @@ impl Txn {
             waits: 0,
             writes_many: false,
             interrupted: Box::new(|| false),
+            reserved: None,
             prepared: None,
             ordered: None,
             doomed: false,
@@ -573,6 +576,7 @@ impl Txn {
         self.savepoints.clear();
         self.undo.clear();
         self.doomed = false;
+        self.forget_reserved();
         self.prepared = None;
         self.unpin();
         self.ordered = None;
