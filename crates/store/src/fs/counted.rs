@@ -99,15 +99,26 @@ struct CountedRead {
     purpose: Purpose,
 }
 
-impl WriteFile for CountedWrite {
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+impl CountedWrite {
+    fn count(&self, bytes: &[u8]) {
         let io = self.io.of(self.purpose);
         add(&io.writes, 1);
         add(&io.bytes_written, bytes.len() as u64);
         if self.purpose == Purpose::Segment {
             self.io.spaces.note_write(&self.path, bytes.len() as u64);
         }
+    }
+}
+
+impl WriteFile for CountedWrite {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.count(bytes);
         self.below.write(bytes)
+    }
+
+    fn write_through(&mut self, bytes: &[u8]) -> Result<()> {
+        self.count(bytes);
+        self.below.write_through(bytes)
     }
 
     fn sync(&mut self) -> Result<()> {

@@ -22,6 +22,11 @@ pub mod space;
 pub trait WriteFile: Send {
     /// Appends all of `bytes`.
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
+    /// Appends as [`WriteFile::write`] does, but a sync follows at once: in room that was reserved it may go past the caches of
+    /// the operating system, which would only be in the way.
+    fn write_through(&mut self, bytes: &[u8]) -> Result<()> {
+        self.write(bytes)
+    }
     /// Makes everything written so far durable.
     fn sync(&mut self) -> Result<()>;
     /// Cuts the file back to its first `len` bytes, which needs no space; durable after `sync`. It takes away

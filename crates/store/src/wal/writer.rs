@@ -119,10 +119,13 @@ impl Writer {
         }
         let path = self.current_path();
         if let Some(current) = &mut self.current {
-            if durable {
+            let written = if durable {
                 current.reserve(group.len() as u64);
-            }
-            if let Err(e) = current.file.write(group) {
+                current.file.write_through(group)
+            } else {
+                current.file.write(group)
+            };
+            if let Err(e) = written {
                 let e = at(&path, e);
                 if !e.is_disk_full() {
                     return Err(Failure::Broken(e));
