@@ -337,18 +337,22 @@ impl Wal {
         if durable {
             shared.gather.settle(served.len() + 1, now - begun, now);
         }
-        let mut next = shared.take_first();
-        if shared.gather.patience(now).is_none() {
-            // The next group is on its way to the disk while this one's commits are applied.
-            next.take().iter().for_each(|next| next.seat.call(Word::Look));
-        }
+        let next = shared.take_first();
+        // It waits for those who are woken, so they go first; else its group is on its way to the disk while this one's
+        // commits are applied.
+        let waits = shared.gather.patience(now).is_some();
         MutexGuard::unlocked(shared, || {
+            let call_next = || next.iter().for_each(|next| next.seat.call(Word::Look));
+            if !waits {
+                call_next();
+            }
             settled();
             served
                 .into_iter()
                 .for_each(|(waiter, is_done)| waiter.seat.call(if is_done { Word::Done } else { Word::Look }));
-            // It waits for those who were woken, so they go first.
-            next.iter().for_each(|next| next.seat.call(Word::Look));
+            if waits {
+                call_next();
+            }
         });
     }
 }
