@@ -132,6 +132,9 @@ class Run:
 
     def without_indexes(self, who, query):
         """What the other engine answers to a query that reads one table when it may not use its secondary keys."""
+        if query == "EXECUTE p":
+            prepared = next(text for name, text in reversed(self.sent) if name == who and text.startswith("PREPARE p"))
+            query = prepared.removeprefix("PREPARE p FROM ").strip("'").replace("''", "'")
         for schema in SCHEMAS:
             found = re.search(rf" FROM {schema.name}( FORCE INDEX \([a-z_]+\))?(?= |$)", query)
             if query.startswith("SELECT") and schema.indexes and found:
