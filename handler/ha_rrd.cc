@@ -186,10 +186,7 @@ int ha_rrd::start_stmt(THD *thd, thr_lock_type type)
   return enter_statement(thd);
 }
 
-int ha_rrd::result(int status)
-{
-  return status == RRD_OK ? 0 : rrd_fail(ha_thd(), m_error);
-}
+int ha_rrd::failure() { return rrd_fail(ha_thd(), m_error); }
 
 /* Where the store's own text says more than the server's, users see that. */
 void ha_rrd::print_error(int error, myf flags)

@@ -135,7 +135,8 @@ private:
   int written(int status);
   bool has_key() const { return table_share->primary_key != MAX_KEY; }
   const KEY *key() const { return table->key_info + table_share->primary_key; }
-  int result(int status);
+  int result(int status) { return likely(status == RRD_OK) ? 0 : failure(); }
+  int failure();
   uint32_t secondary(uint index) const;
   const COND *push_span(const COND *condition);
   bool narrow_span(const COND *condition, Field *time);
@@ -156,6 +157,7 @@ private:
   int choose_columns();
   int open_scan(uint index= MAX_KEY);
   int seek(RrdSeek where, const uchar *key= nullptr, uint bytes= 0);
+  bool take_ahead(bool backward, uchar *record);
   int step(bool backward, uchar *record);
   int open_store(const char *name);
   int enter_statement(THD *thd);

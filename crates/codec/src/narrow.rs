@@ -287,7 +287,7 @@ mod tests {
             let decoded = crate::decode(&block, kind, rows).unwrap();
             let narrow = match decode_compact(&block, kind, rows).unwrap() {
                 Compact::Lines(lines) => {
-                    assert_eq!(decoded, Column { values: Values::Int(lines.values()), nulls: None });
+                    assert_eq!(decoded, Column { values: Values::Int(lines.values(0..lines.rows())), nulls: None });
                     continue;
                 }
                 Compact::Column(column) => {

@@ -330,18 +330,19 @@ typedef void (*RrdWaitFn)(void *waiting, void *holder);
 // Given a text: a finding of CHECK TABLE, a line of a report.
 typedef void (*RrdTextFn)(void *context, const char *text, size_t length);
 
-// Records of the rows that a scan comes to next, made ahead. Whoever scans may copy them itself, without a call.
+// Records of the rows that a scan comes to next, made ahead. Whoever scans may copy them itself, without a call: as long as
+// `next` is not `end` it copies one and moves `next` on, and the scan stands on what was copied last.
 typedef struct RrdAhead {
   // The next record.
   const uint8_t *next;
+  // Behind the last one.
+  const uint8_t *end;
   // Bytes of a record.
   size_t length;
-  // How many there are.
-  uint32_t left;
-  // How many were copied: the scan stands on the last of them.
-  uint32_t taken;
   // Which way the scan goes.
   bool is_backward;
+  // The first of them.
+  const uint8_t *begin;
 } RrdAhead;
 
 // What reads do about row locks.

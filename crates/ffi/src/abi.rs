@@ -187,30 +187,26 @@ unsafe impl Send for RrdCollation {}
 // SAFETY: as above.
 unsafe impl Sync for RrdCollation {}
 
-/// Records of the rows that a scan comes to next, made ahead. Whoever scans may copy them itself, without a call.
+/// Records of the rows that a scan comes to next, made ahead. Whoever scans may copy them itself, without a call: as long as
+/// `next` is not `end` it copies one and moves `next` on, and the scan stands on what was copied last.
 #[repr(C)]
 pub struct RrdAhead {
     /// The next record.
     pub next: Cell<*const u8>,
+    /// Behind the last one.
+    pub end: Cell<*const u8>,
     /// Bytes of a record.
     pub length: Cell<usize>,
-    /// How many there are.
-    pub left: Cell<u32>,
-    /// How many were copied: the scan stands on the last of them.
-    pub taken: Cell<u32>,
     /// Which way the scan goes.
     pub is_backward: Cell<bool>,
+    /// The first of them.
+    pub begin: Cell<*const u8>,
 }
 
 impl Default for RrdAhead {
     fn default() -> RrdAhead {
-        RrdAhead {
-            next: Cell::new(std::ptr::null()),
-            length: Cell::new(0),
-            left: Cell::new(0),
-            taken: Cell::new(0),
-            is_backward: Cell::new(false),
-        }
+        let none = || Cell::new(std::ptr::null());
+        RrdAhead { next: none(), end: none(), length: Cell::new(0), is_backward: Cell::new(false), begin: none() }
     }
 }
 

@@ -10,9 +10,9 @@ use crate::abi::RrdAhead;
 use crate::record::Plan;
 
 /// Bytes of records that are made at once: they stay in the processor's nearest cache.
-const BYTES_AT_ONCE: usize = 8 << 10;
+const BYTES_AT_ONCE: usize = 16 << 10;
 /// Records that are made at once at most.
-const MOST_RECORDS: usize = 64;
+const MOST_RECORDS: usize = 256;
 /// Records of which fewer can be made at once are written one at a time: as they are so long, they are copied for more than
 /// what is asked of them.
 const FEWEST_RECORDS: usize = 16;
@@ -33,14 +33,21 @@ impl Ahead {
     /// How many of them were copied.
     #[inline]
     pub fn taken(&self) -> usize {
-        self.shown.taken.get() as usize
+        let shown = &self.shown;
+        match shown.next.get() as usize - shown.begin.get() as usize {
+            0 => 0,
+            bytes => bytes / shown.length.get(),
+        }
     }
 
     /// Takes those that were not copied back, and returns how many were.
     #[inline]
     pub fn fold(&mut self) -> usize {
-        self.shown.left.set(0);
-        self.shown.taken.replace(0) as usize
+        let taken = self.taken();
+        let shown = &self.shown;
+        shown.begin.set(shown.next.get());
+        shown.end.set(shown.next.get());
+        taken
     }
 
     /// Makes the records of the next of `rows` rows. Of columns that nobody asked for they have what `record` has. The
@@ -58,8 +65,7 @@ impl Ahead {
             return;
         }
         let count = most.min(MOST_RECORDS).min(rows);
-        self.bytes.clear();
-        (0..count).for_each(|_| self.bytes.extend_from_slice(record));
+        self.fill(record, count);
         let rows = match direction {
             Direction::Forward => first_row..first_row + count,
             Direction::Backward => first_row + 1 - count..first_row + 1,
@@ -69,10 +75,23 @@ impl Ahead {
             let rows = rows.start - part.first..rows.end - part.first;
             plan.unpack_rows(&part.column, rows, direction, &mut records);
         }
-        self.shown.next.set(self.bytes.as_ptr());
+        let all = self.bytes.as_ptr_range();
+        self.shown.begin.set(all.start);
+        self.shown.next.set(all.start);
+        self.shown.end.set(all.end);
         self.shown.length.set(record.len());
         self.shown.is_backward.set(direction == Direction::Backward);
-        self.shown.left.set(count as u32);
+    }
+
+    /// So many copies of a record, twice as many with each step: few long copies are faster than many short ones.
+    fn fill(&mut self, record: &[u8], count: usize) {
+        let all = record.len() * count;
+        self.bytes.clear();
+        self.bytes.extend_from_slice(record);
+        while self.bytes.len() < all {
+            let more = self.bytes.len().min(all - self.bytes.len());
+            self.bytes.extend_from_within(..more);
+        }
     }
 }
 
@@ -89,6 +108,24 @@ pub struct Records<'a> {
 }
 
 impl Records<'_> {
+    /// Writes each of `values` at the same place of its record: the first into the first, or backward.
+    #[inline]
+    pub fn put<T: Copy, const N: usize>(
+        &mut self,
+        at: usize,
+        values: &[T],
+        direction: Direction,
+        bytes_of: impl Fn(T) -> [u8; N],
+    ) {
+        let places = self.bytes.chunks_exact_mut(self.length).map(|record| &mut record[at..at + N]);
+        match direction {
+            Direction::Forward => places.zip(values).for_each(|(place, &v)| place.copy_from_slice(&bytes_of(v))),
+            Direction::Backward => {
+                places.zip(values.iter().rev()).for_each(|(place, &v)| place.copy_from_slice(&bytes_of(v)))
+            }
+        }
+    }
+
     /// Calls `write` with each record and its row: `rows` from the first to the last, or backward.
     #[inline]
     pub fn each(&mut self, rows: Range<usize>, direction: Direction, mut write: impl FnMut(&mut [u8], usize)) {

@@ -321,18 +321,15 @@ impl Plan {
         }
         let (at, codec) = (self.offset, self.codec);
         match (&column.values, codec) {
-            (Values::F64(v), _) => {
-                records.each(rows, direction, |record, i| record[at..at + 8].copy_from_slice(&v[i].to_le_bytes()))
+            (Values::F64(v), _) => records.put(at, &v[rows], direction, u64::to_le_bytes),
+            (Values::Int(v), Codec::Integer { width: 8, flip }) => {
+                records.put(at, &v[rows], direction, |v| (v ^ flip).to_le_bytes());
             }
-            (Values::Int(v), Codec::Integer { width: 8, flip }) => records
-                .each(rows, direction, |record, i| record[at..at + 8].copy_from_slice(&(v[i] ^ flip).to_le_bytes())),
-            (Values::Int(v), Codec::Integer { width: 4, flip }) => records.each(rows, direction, |record, i| {
-                record[at..at + 4].copy_from_slice(&((v[i] ^ flip) as u32).to_le_bytes())
-            }),
+            (Values::Int(v), Codec::Integer { width: 4, flip }) => {
+                records.put(at, &v[rows], direction, |v| ((v ^ flip) as u32).to_le_bytes());
+            }
             (Values::Int(v), _) => records.each(rows, direction, |record, i| codec.write_int(&mut record[at..], v[i])),
-            (Values::F32(v), _) => {
-                records.each(rows, direction, |record, i| record[at..at + 4].copy_from_slice(&v[i].to_le_bytes()))
-            }
+            (Values::F32(v), _) => records.put(at, &v[rows], direction, u32::to_le_bytes),
             (Values::Bytes(v), _) => {
                 records.each(rows, direction, |record, i| codec.write_bytes(&mut record[at..], v.get(i)))
             }

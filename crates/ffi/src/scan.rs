@@ -17,7 +17,7 @@ use crate::status::Outcome;
 
 /// Rows of the first span after a seek, and of the longest ones: short ranges cost little, long ones go fast.
 const FIRST_SPAN_ROWS: usize = 16;
-const LONGEST_SPAN_ROWS: usize = 1 << 14;
+const LONGEST_SPAN_ROWS: usize = 1 << 11;
 /// Rows that are left of a span when records are made ahead: after a seek most readers want few.
 const ROWS_AHEAD: usize = 32;
 /// The same in a long walk, whose spans are short where conditions leave rows out.

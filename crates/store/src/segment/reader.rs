@@ -63,12 +63,7 @@ impl Compact {
     /// Some rows of it as a column of their own; `None` if the whole is one.
     pub fn part(&self, rows: Range<usize>) -> Option<Column> {
         match self {
-            Compact::Lines(lines) if rows.len() == lines.rows() => {
-                Some(Column { values: Values::Int(lines.values()), nulls: None })
-            }
-            Compact::Lines(lines) => {
-                Some(Column { values: Values::Int(rows.map(|row| lines.get(row)).collect()), nulls: None })
-            }
+            Compact::Lines(lines) => Some(Column { values: Values::Int(lines.values(rows)), nulls: None }),
             Compact::Narrow(narrow) => Some(narrow.column(rows)),
             Compact::Column(_) => None,
         }
