@@ -121,7 +121,7 @@ def ask(engines, data_set, config, results, answers):
 def ask_eight(engine, about, text_of, config, results, answers):
     for name, query in queries.eight(about).items():
         with step(f"{engine.name}: {name}") as notes:
-            runs, answer = engine.ask(text_of(query), config["runs"], config["budget_ms"])
+            runs, answer = engine.ask(text_of(query), config["eight_runs"], config["budget_ms"])
             put(results, "queries", engine, name, summary(runs))
             if runs:
                 notes.append(f"{statistics.median(runs):.2f} ms")
