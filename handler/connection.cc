@@ -317,6 +317,7 @@ static int prepare(handlerton *, THD *thd, bool all)
   all engines before it writes the log.)
 */
 static int (*prepare_in_binlog)(handlerton *, THD *, bool);
+static uint binlog_slot;
 
 static int prepare_with_binlog(handlerton *hton, THD *thd, bool all)
 {
@@ -330,13 +331,15 @@ static int prepare_with_binlog(handlerton *hton, THD *thd, bool all)
 void rrd_ask_before_binlog()
 {
   prepare_in_binlog= binlog_hton->prepare;
+  binlog_slot= binlog_hton->slot;
   if (prepare_in_binlog)
     binlog_hton->prepare= prepare_with_binlog;
 }
 
+/* A server that shuts down may have taken the binary log away before: then its slot is empty. */
 void rrd_leave_binlog()
 {
-  if (prepare_in_binlog)
+  if (prepare_in_binlog && hton2plugin[binlog_slot])
     binlog_hton->prepare= prepare_in_binlog;
 }
 
