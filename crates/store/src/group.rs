@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use rrd_codec::{Bitmap, Column, Kind, Values};
+use rrd_codec::{Bitmap, Column, Kind, Pieces, Values};
 
 use crate::cursor::Direction;
 use crate::error::Result;
@@ -184,6 +184,22 @@ impl RowGroup {
         }
         let compact = segment.compact(*group, position, &self.layout)?;
         Ok(Some(lookup.compact.get_or_init(|| compact)))
+    }
+
+    /// How many columns the sort key has.
+    pub fn key_parts(&self) -> usize {
+        self.layout.schema().key.len()
+    }
+
+    /// A part of the sort key, if it is an integer whose column is known as lines, and its width.
+    pub fn key_lines(&self, part: usize) -> Result<Option<(&Pieces, u8)>> {
+        let schema = self.layout.schema();
+        let Some(position) = schema.key.get(part).map(|&k| usize::from(k)) else { return Ok(None) };
+        let Lane::Int { width } = schema.columns[position].lane else { return Ok(None) };
+        Ok(self.compact(position)?.and_then(|compact| match compact {
+            Compact::Lines(lines) => Some((&**lines, width)),
+            _ => None,
+        }))
     }
 
     /// The value of a column in row `i`. Cheap for few rows, and not dear for many.

@@ -31,6 +31,13 @@ pub fn push_int(out: &mut impl KeyBuffer, value: u64, width: u8) {
     out.put(&be[8 - usize::from(width)..]);
 }
 
+/// The integer part that a key begins with, and what follows; `None` if it ends before.
+#[inline]
+pub fn split_int(key: &[u8], width: u8) -> Option<(u64, &[u8])> {
+    let (part, behind) = key.split_at_checked(usize::from(width))?;
+    Some((part.iter().fold(0, |value, &byte| value << 8 | u64::from(byte)), behind))
+}
+
 /// Appends a byte-string part.
 pub fn push_bytes(out: &mut impl KeyBuffer, value: &[u8]) {
     push_bytes_prefix(out, value);

@@ -11,6 +11,7 @@ use parking_lot::RwLock;
 use crate::cursor::Direction;
 use crate::error::Result;
 use crate::group::RowGroup;
+use crate::key;
 use crate::live::LiveSegment;
 use crate::memtable::{Memtable, RowCollector};
 use crate::own::OwnWrites;
@@ -259,8 +260,21 @@ fn last_group_from(index: &crate::segment::SegmentIndex, key: &[u8]) -> usize {
 
 /// How many rows of a sorted group have a key less than `key` (or equal, with `or_equal`).
 pub fn rows_before(rows: &RowGroup, key: &[u8], or_equal: bool) -> Result<usize> {
-    let mut scratch = Vec::with_capacity(key.len() + 16);
-    let (mut low, mut high) = (0, rows.rows());
+    // Rows whose key begins as `key` does, as far as key columns are lines: numbers are compared sooner than keys are made.
+    let (mut low, mut high, mut rest) = (0, rows.rows(), key);
+    for part in 0.. {
+        let Some((lines, width)) = rows.key_lines(part)? else { break };
+        let Some((value, behind)) = key::split_int(rest, width) else { break };
+        low = lines.partition_point(low..high, |other| other < value);
+        high = lines.partition_point(low..high, |other| other == value);
+        rest = behind;
+        if rest.is_empty() {
+            // All of them begin with `key`, or are it.
+            let is_whole = part + 1 == rows.key_parts();
+            return Ok(if is_whole && or_equal { high } else { low });
+        }
+    }
+    let mut scratch = Vec::new();
     while low < high {
         let mid = (low + high) / 2;
         scratch.clear();

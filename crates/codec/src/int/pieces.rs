@@ -76,6 +76,25 @@ impl Pieces {
         self.pieces[self.find(row)].at(row)
     }
 
+    /// The first of `rows` for whose value something does not hold that holds for those of the rows before it; the end if
+    /// there is none.
+    pub fn partition_point(&self, rows: Range<usize>, holds: impl Fn(u64) -> bool) -> usize {
+        if rows.is_empty() {
+            return rows.start;
+        }
+        let begun = self.find(rows.start) + 1;
+        let inside = &self.pieces[begun..];
+        let passed = inside.partition_point(|piece| (piece.first as usize) < rows.end && holds(piece.value));
+        let line = begun + passed - 1;
+        let (piece, mut high) = (&self.pieces[line], self.end(line).min(rows.end));
+        let mut low = rows.start.max(piece.first as usize);
+        while low < high {
+            let middle = (low + high) / 2;
+            if holds(piece.at(middle)) { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
     /// The values of some rows.
     pub fn values(&self, rows: Range<usize>) -> Vec<u64> {
         let mut values = Vec::with_capacity(rows.len());
@@ -249,6 +268,23 @@ mod tests {
         check(&(0..5000).map(|i| (1 << 31) | (i / 700)).collect::<Vec<u64>>(), Some(8));
         check(&(0..5000).map(|i| 1_700_000_000 + 300 * (i % 700)).collect::<Vec<u64>>(), Some(8));
         check(&[9], Some(1));
+    }
+
+    #[test]
+    fn rows_in_order_are_parted_at_any_value() {
+        let line = |first, value, step| Piece { first, value, step };
+        let pieces = vec![line(0, 5, 0), line(100, 6, 0), line(200, 7, 0), line(300, 900, 3), line(600, 1 << 40, 0)];
+        let found = Pieces { pieces, rows: 601 };
+        let values = found.values(0..601);
+        for rows in [0..601, 50..50, 50..51, 99..301, 250..600, 601..601] {
+            for value in [0, 5, 6, 7, 8, 899, 900, 901, 1500, 1797, 1 << 40, u64::MAX] {
+                for or_equal in [false, true] {
+                    let holds = |v: u64| v < value || or_equal && v == value;
+                    let expected = rows.start + values[rows.clone()].partition_point(|&v| holds(v));
+                    assert_eq!(found.partition_point(rows.clone(), holds), expected, "{rows:?} {value} {or_equal}");
+                }
+            }
+        }
     }
 
     #[test]

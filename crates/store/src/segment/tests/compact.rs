@@ -6,6 +6,7 @@ use super::*;
 use crate::group::{Cell as Read, RowGroup};
 use crate::live::LiveSegment;
 use crate::segment::Held;
+use crate::source::rows_before;
 
 /// One group of readings: keys are lines but for the last part, which is as irregular as the two-decimal values.
 fn readings(rows: u64) -> (Arc<RowLayout>, SimFs, SegmentMeta) {
@@ -103,6 +104,35 @@ fn rows_are_the_same_from_columns_and_from_their_compact_form() {
     }
     let (layout, fs, meta) = readings(3000);
     check_group(&layout, &fs, &meta, 0);
+}
+
+/// Keys of rows, of none, and what keys begin with: all come to the place where a walk along all keys finds them.
+#[test]
+fn keys_are_found_where_they_are_in_order() {
+    let (layout, fs, meta) = readings(3000);
+    let (group, _) = group(&layout, &fs, &meta, 0);
+    let key = |row| {
+        let mut key = Vec::new();
+        group.push_key(row, &mut key).unwrap();
+        key
+    };
+    let keys: Vec<Vec<u8>> = (0..group.rows()).map(key).collect();
+    let mut asked = vec![vec![], vec![0], vec![255; 20]];
+    for key in keys.iter().step_by(97) {
+        asked.extend((1..=key.len()).map(|length| key[..length].to_vec()));
+        for place in 0..key.len() {
+            for change in [1, 255] {
+                let mut other = key.clone();
+                other[place] = other[place].wrapping_add(change);
+                asked.push(other);
+            }
+        }
+    }
+    for key in asked {
+        let expected = (keys.partition_point(|k| *k < key), keys.partition_point(|k| *k <= key));
+        let found = (rows_before(&group, &key, false).unwrap(), rows_before(&group, &key, true).unwrap());
+        assert_eq!(found, expected, "{key:?}");
+    }
 }
 
 #[test]
