@@ -1,9 +1,9 @@
 //! The real file system: the only place that calls `std::fs`.
 //!
 //! Files are made with mode 0600 and folders with 0700. A file is made durable with fdatasync, a folder's names
-//! with fsync of the folder. What is synced at once, in room that is there, is written with O_DIRECT where the file system
-//! can: the way through the page cache takes longer than the write. The lock is flock(2): the kernel lets go of it when the process ends, however that
-//! comes about, so that a killed server never leaves a lock behind.
+//! with fsync of the folder. What is synced at once, in room that is there, is written with O_DIRECT where the file
+//! system can: the page cache would only be in the way. The lock is flock(2): the kernel lets go of it when the process
+//! ends, however that comes about, so that a killed server never leaves a lock behind.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
