@@ -157,7 +157,6 @@ private:
   int choose_columns();
   int open_scan(uint index= MAX_KEY);
   int seek(RrdSeek where, const uchar *key= nullptr, uint bytes= 0);
-  bool take_ahead(bool backward, uchar *record);
   int step(bool backward, uchar *record);
   int open_store(const char *name);
   int enter_statement(THD *thd);

@@ -48,23 +48,15 @@ static inline void copy_record(uchar *to, const uchar *from, size_t length)
   memcpy(to + length - block, from + length - block, block);
 }
 
-/* The next row, if its record was made ahead. */
-inline bool ha_rrd::take_ahead(bool backward, uchar *record)
+inline int ha_rrd::step(bool backward, uchar *record)
 {
   const uchar *next= m_ahead->next;
-  if (next == m_ahead->end || m_ahead->is_backward != backward)
-    return false;
+  if (unlikely(next == m_ahead->end || m_ahead->is_backward != backward))
+    return rrd_scan_next(store(), session(), backward, record, &m_error);
   const size_t length= m_ahead->length;
   copy_record(record, next, length);
   m_ahead->next= next + length;
-  return true;
-}
-
-int ha_rrd::step(bool backward, uchar *record)
-{
-  if (take_ahead(backward, record))
-    return RRD_OK;
-  return rrd_scan_next(store(), session(), backward, record, &m_error);
+  return RRD_OK;
 }
 
 /*
@@ -115,8 +107,6 @@ int ha_rrd::rnd_end()
 
 int ha_rrd::rnd_next(uchar *record)
 {
-  if (likely(take_ahead(false, record)))
-    return 0;
   const int failed= result(step(false, record));
   bool is_over;
   if (likely(failed != HA_ERR_END_OF_FILE))
@@ -328,8 +318,6 @@ int ha_rrd::index_read_last_map(uchar *record, const uchar *key, key_part_map pa
 
 int ha_rrd::index_next(uchar *record)
 {
-  if (take_ahead(false, record))
-    return 0;
   int failed= result(step(false, record));
   if (likely(failed != HA_ERR_END_OF_FILE))
     return failed;

@@ -134,7 +134,7 @@ class Run:
         """What the other engine answers to a query that reads one table when it may not use its secondary keys."""
         if query == "EXECUTE p":
             prepared = next(text for name, text in reversed(self.sent) if name == who and text.startswith("PREPARE p"))
-            query = prepared.removeprefix("PREPARE p FROM ").strip("'").replace("''", "'")
+            query = prepared.removeprefix("PREPARE p FROM ")[1:-1].replace("''", "'")
         for schema in SCHEMAS:
             found = re.search(rf" FROM {schema.name}( FORCE INDEX \([a-z_]+\))?(?= |$)", query)
             if query.startswith("SELECT") and schema.indexes and found:
