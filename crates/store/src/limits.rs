@@ -75,8 +75,13 @@ pub const ROWS_LOOKED_AT: u64 = 4096;
 /// Rows that leave a ring next and are known by key: one look through the oldest chunk serves for so many.
 pub const RING_AHEAD: usize = 1 << 16;
 
-/// Bytes of one log file before the next is begun.
-pub const LOG_FILE_BYTES: u64 = 64 << 20;
+/// Bytes of one log file before the next is begun: as many as a second or more of small commits write, so that the syncs of a
+/// new file's header and name do not matter, and a small part of what a memtable keeps of the log.
+pub const LOG_FILE_BYTES: u64 = 4 << 20;
+
+/// Log files that are kept to be written anew when nothing in them is needed any more: a flush of a large memtable frees some
+/// at once.
+pub const LOG_FILES_SPARED: usize = 8;
 
 /// Bytes of room that a log file asks for at once. Large enough that few syncs have to make a new length durable, small
 /// enough not to matter beside the data of a small installation.

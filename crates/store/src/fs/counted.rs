@@ -159,6 +159,11 @@ impl Fs for CountedFs {
         Ok(Box::new(CountedWrite { below, io: self.io.clone(), purpose: purpose_of(path), path: path.to_path_buf() }))
     }
 
+    fn reuse(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let below = self.below.reuse(path)?;
+        Ok(Box::new(CountedWrite { below, io: self.io.clone(), purpose: purpose_of(path), path: path.to_path_buf() }))
+    }
+
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         let below = self.below.open(path)?;
         Ok(Arc::new(CountedRead { below, io: self.io.clone(), purpose: purpose_of(path) }))

@@ -32,7 +32,7 @@ pub trait WriteFile: Send {
     /// Cuts the file back to its first `len` bytes, which needs no space; durable after `sync`. It takes away
     /// what a failed `write` may have left behind.
     fn truncate(&mut self, len: u64) -> Result<()>;
-    /// Asks for zeros behind what is written, up to `len` bytes of file, so that a `sync` of what is then written
+    /// Asks for zeros behind what is written, up to `len` bytes of file where it has not so many already, so that a `sync` of what is then written
     /// there need not make a new length durable as well. A wish: the disk may give less, or nothing.
     fn reserve(&mut self, len: u64);
     /// Bytes written so far; a failed `write` does not count, whatever it left behind.
@@ -73,6 +73,9 @@ pub struct DirEntry {
 pub trait Fs: Send + Sync {
     /// Makes a new file; an error if the name is taken.
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
+    /// Opens a file to be written anew from its front. What it held stays behind what is written, as room that was reserved: a
+    /// sync need not make a length durable, and no zeros have to be written.
+    fn reuse(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
     /// Opens a file for reading.
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
     /// Renames a file, replacing what is there; or a folder with all in it, which must be durable, to a new name

@@ -25,7 +25,7 @@ struct OsWriteFile {
     path: PathBuf,
     /// Bytes written.
     len: u64,
-    /// Where reserved zeros end.
+    /// Where reserved zeros end, or what a file held that is used again.
     room: u64,
     direct: Direct,
 }
@@ -34,6 +34,8 @@ struct OsWriteFile {
 #[derive(Default)]
 struct Direct {
     is_on: bool,
+    /// Bytes of a block; not known before the first write.
+    block: Option<usize>,
     /// Empty before the first one.
     buffer: Vec<u8>,
     /// Where in `buffer` a block begins.
@@ -42,11 +44,11 @@ struct Direct {
     held_to: Option<u64>,
 }
 
-/// A block of every disk.
-const BLOCK_BYTES: usize = 4096;
+/// A block that every disk takes.
+const PAGE_BYTES: usize = 4096;
 
 /// More at once goes through the page cache, which then costs little beside the write.
-const DIRECT_BYTES: usize = 16 * BLOCK_BYTES;
+const DIRECT_BYTES: usize = 16 * PAGE_BYTES;
 
 struct OsReadFile {
     file: File,
@@ -76,11 +78,16 @@ impl Direct {
         Ok(())
     }
 
+    /// Bytes of a block of the disk: the smaller it is, the less each sync has to write that was there or is empty.
+    fn block_bytes(&mut self, file: &File) -> usize {
+        *self.block.get_or_insert_with(|| smallest_direct_write(file).unwrap_or(PAGE_BYTES))
+    }
+
     /// Memory for the longest write.
     fn blocks(&mut self) -> &mut [u8] {
         if self.buffer.is_empty() {
-            self.buffer = vec![0; DIRECT_BYTES + BLOCK_BYTES];
-            self.first = self.buffer.as_ptr().align_offset(BLOCK_BYTES);
+            self.buffer = vec![0; DIRECT_BYTES + PAGE_BYTES];
+            self.first = self.buffer.as_ptr().align_offset(PAGE_BYTES);
         }
         &mut self.buffer[self.first..][..DIRECT_BYTES]
     }
@@ -89,10 +96,11 @@ impl Direct {
 impl OsWriteFile {
     /// Writes whole blocks: what the first one holds already, `bytes`, and zeros of the room behind them.
     fn write_direct(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let held = (self.len % BLOCK_BYTES as u64) as usize;
+        let block = self.direct.block_bytes(&self.file);
+        let held = (self.len % block as u64) as usize;
         let begin = self.len - held as u64;
         let used = held + bytes.len();
-        let size = used.next_multiple_of(BLOCK_BYTES);
+        let size = used.next_multiple_of(block);
         if size > DIRECT_BYTES || begin + size as u64 > self.room {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -108,7 +116,7 @@ impl OsWriteFile {
         blocks[used..].fill(0);
         self.file.write_all_at(blocks, begin)?;
         self.len += bytes.len() as u64;
-        blocks.copy_within(used - used % BLOCK_BYTES.., 0);
+        blocks.copy_within(used - used % block.., 0);
         direct.held_to = Some(self.len);
         Ok(())
     }
@@ -171,6 +179,12 @@ impl Fs for OsFs {
             .open(path)
             .map_err(Error::io("create", path))?;
         Ok(Box::new(OsWriteFile { file, path: path.to_path_buf(), len: 0, room: 0, direct: Direct::default() }))
+    }
+
+    fn reuse(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(Error::io("open", path))?;
+        let room = file.metadata().map_err(Error::io("open", path))?.len();
+        Ok(Box::new(OsWriteFile { file, path: path.to_path_buf(), len: 0, room, direct: Direct::default() }))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
@@ -250,6 +264,19 @@ impl Fs for OsFs {
     }
 }
 
+/// The smallest write with O_DIRECT that the file system says it takes, if it says so (Linux 6.1 and newer).
+fn smallest_direct_write(file: &File) -> Option<usize> {
+    // SAFETY: it is plain numbers.
+    let mut about: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open as long as `file` is borrowed, the name ends with its zero, `about` is what is asked for.
+    let status = unsafe {
+        libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, &raw mut about)
+    };
+    let is_told = status == 0 && about.stx_mask & libc::STATX_DIOALIGN != 0;
+    let bytes = about.stx_dio_offset_align as usize;
+    (is_told && bytes.is_power_of_two() && bytes <= PAGE_BYTES).then_some(bytes)
+}
+
 /// Takes the exclusive lock of a file without waiting.
 fn try_flock(file: &File) -> io::Result<()> {
     // SAFETY: flock touches no memory of ours, and the descriptor is open as long as `file` is borrowed.
@@ -325,7 +352,7 @@ mod tests {
     }
 
     fn step() -> impl Strategy<Value = Step> {
-        let length = || prop_oneof![1..3000_usize, Just(BLOCK_BYTES), 1..100_000_usize];
+        let length = || prop_oneof![1..3000_usize, Just(PAGE_BYTES), 1..100_000_usize];
         prop_oneof![
             2 => length().prop_map(Step::Write),
             10 => length().prop_map(Step::WriteThrough),

@@ -653,6 +653,11 @@ impl Fs for SimFs {
         Ok(Box::new(SimWriteFile { disk: self.disk.clone(), inode, path: path.to_path_buf(), len: 0 }))
     }
 
+    fn reuse(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let inode = self.disk.lock().file("open", path)?;
+        Ok(Box::new(SimWriteFile { disk: self.disk.clone(), inode, path: path.to_path_buf(), len: 0 }))
+    }
+
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         let inode = self.disk.lock().file("open", path)?;
         Ok(Arc::new(SimReadFile { disk: self.disk.clone(), inode, path: path.to_path_buf() }))

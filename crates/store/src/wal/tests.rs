@@ -44,8 +44,13 @@ fn payloads(records: &Records) -> Vec<&[u8]> {
     records.iter().map(|(_, payload)| payload.as_slice()).collect()
 }
 
+/// Files of the log, without those that wait to be written anew.
+fn named_files(fs: &SimFs) -> Vec<PathBuf> {
+    fs.files().into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "rrdl")).collect()
+}
+
 fn only_file(fs: &SimFs) -> PathBuf {
-    let files = fs.files();
+    let files = named_files(fs);
     assert_eq!(files.len(), 1, "{files:?}");
     files[0].clone()
 }
@@ -95,16 +100,44 @@ fn truncate_removes_whole_files_and_keeps_what_is_needed() {
     let records = open(&fs.power_cut(1)).1;
     assert_eq!(records[0].1, [4; 100], "record 5 is needed and 4 shares its file");
     wal.truncate(wal.position()).unwrap();
-    assert_eq!(fs.files().len(), 1, "the newest file stays");
+    assert_eq!(named_files(&fs).len(), 1, "the newest file stays");
     assert_eq!(wal.bytes(), 64 + 2 * 124);
     commit(&wal, b"x").unwrap();
     let (wal, _) = open(&fs);
     assert_eq!(wal.position(), Lsn(10 * 124 + 25));
     wal.truncate(wal.position()).unwrap();
-    assert_eq!(fs.files().len(), 1, "positions go on from it");
+    assert_eq!(named_files(&fs).len(), 1, "positions go on from it");
     commit(&wal, b"y").unwrap();
     wal.truncate(Lsn(10 * 124 + 25)).unwrap();
     assert_eq!(payloads(&open(&fs).1), [b"y"]);
+}
+
+#[test]
+fn files_that_are_not_needed_are_written_anew_and_what_was_in_them_is_never_read() {
+    let fs = new_fs(0);
+    let (wal, _) = open(&fs);
+    for i in 0..40 {
+        let lsn = commit(&wal, &[i; 100]).unwrap();
+        if i % 8 == 7 {
+            wal.truncate(lsn).unwrap();
+            assert!(fs.files().len() <= 1 + limits::LOG_FILES_SPARED, "{:?}", fs.files());
+        }
+    }
+    let before = fs.files().len();
+    commit(&wal, &[40; 100]).unwrap();
+    assert_eq!(fs.files().len(), before, "no new file was made");
+    // A file begins with frames as long as those that were in it, so what is behind them begins as a frame does.
+    let bytes = fs.read(named_files(&fs).last().unwrap());
+    assert_eq!((bytes.len(), &bytes[64 + 24..][..100], bytes[64 + 2 * 124 - 1]), (64 + 2 * 124, &[40; 100][..], 37));
+    for after in [fs.kill(), fs.power_cut(1)] {
+        let (wal, found) = open(&after);
+        assert_eq!(payloads(&found), [&[38; 100][..], &[39; 100], &[40; 100]]);
+        assert_eq!(after.files().len(), named_files(&after).len(), "a start leaves no file that waits");
+        commit(&wal, b"more").unwrap();
+        assert_eq!(open(&after).1.len(), 4);
+    }
+    wal.close().unwrap();
+    assert_eq!(fs.files().len(), named_files(&fs).len(), "nor does a shutdown");
 }
 
 #[test]
@@ -189,6 +222,37 @@ fn every_flipped_bit_of_an_acknowledged_record_is_found() {
                     }
                     Err(e) => panic!("byte {offset}: {e}"),
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_flipped_bit_of_an_acknowledged_record_is_found_in_a_file_that_was_used_before() {
+    let fs = new_fs(0);
+    let (wal, _) = open(&fs);
+    for i in 0..6 {
+        commit(&wal, &[i; 100]).unwrap();
+    }
+    wal.truncate(wal.position()).unwrap();
+    let lsns: Vec<Lsn> = (6..8).map(|i| commit(&wal, &[i; 70]).unwrap()).collect();
+    wal.truncate(wal.position()).unwrap();
+    let path = only_file(&fs);
+    let bytes = fs.read(&path).len() as u64;
+    assert!(bytes > 64 + 2 * 94, "what was there is behind");
+    for offset in 0..bytes {
+        for bit in 0..8 {
+            let fs = fs.power_cut(0);
+            fs.corrupt(&path, offset, 1 << bit);
+            match open_with(&fs, 300) {
+                Err(Error::Corruption { path: named, .. }) => assert!(named == path && offset < 64 + 94),
+                // The last record cannot be told from a torn one.
+                Ok((_, found)) => {
+                    assert!(offset >= 64 + 94, "byte {offset} went unnoticed");
+                    let whole = if offset < 64 + 2 * 94 { 1 } else { 2 };
+                    assert_eq!(found.iter().map(|(lsn, _)| *lsn).collect::<Vec<_>>(), lsns[..whole]);
+                }
+                Err(e) => panic!("byte {offset}: {e}"),
             }
         }
     }

@@ -3,6 +3,7 @@
 //! A file gets its name only after its header is durable, so a named file always has a whole header. A file is
 //! left for the next one only when all of it is durable, so the next header can say where it ends. A group that
 //! a full disk refused is cut off again, durably, before anybody hears of it: what was refused never comes back.
+//! Files that are not needed any more wait under temporary names to be written anew, as their room is there already.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use super::Lsn;
 use super::frame::{FileHeader, HEADER_BYTES};
 use crate::error::Error;
 use crate::fs::{Fs, WriteFile};
-use crate::limits::LOG_ROOM_BYTES;
+use crate::limits::{LOG_FILES_SPARED, LOG_ROOM_BYTES};
 
 /// How a group failed.
 pub enum Failure {
@@ -49,11 +50,11 @@ struct Current {
 }
 
 impl Current {
-    /// Makes room for `bytes` more, which a sync follows. It costs its bytes once more, so a sync of much goes without: that
-    /// of a large group, or of all the groups of a second.
-    fn reserve(&mut self, bytes: u64) {
+    /// Makes room for `bytes` more, which a sync follows. Where a file is new it costs its bytes once more, so a sync of much
+    /// goes without: that of a large group, or of all the groups of a second. So does the last group of a file of `file_bytes`.
+    fn reserve(&mut self, bytes: u64, file_bytes: u64) {
         let end = self.file.len() + bytes;
-        if end > self.room && end - self.synced < LOG_ROOM_BYTES / 16 {
+        if end > self.room && end <= file_bytes && end - self.synced < LOG_ROOM_BYTES / 16 {
             self.room = end.next_multiple_of(LOG_ROOM_BYTES);
             self.file.reserve(self.room);
         }
@@ -79,6 +80,8 @@ pub struct Writer {
     /// Where the log on disk ends.
     pub end: Lsn,
     pub retired: VecDeque<Retired>,
+    /// Files to be written anew, which have temporary names.
+    spared: Vec<PathBuf>,
     /// How many want the files to stay.
     pub holds: usize,
     current: Option<Current>,
@@ -95,6 +98,7 @@ impl Writer {
             file_bytes,
             end: Lsn(0),
             retired: VecDeque::new(),
+            spared: Vec::new(),
             holds: 0,
             current: None,
         }
@@ -120,7 +124,7 @@ impl Writer {
         let path = self.current_path();
         if let Some(current) = &mut self.current {
             let written = if durable {
-                current.reserve(group.len() as u64);
+                current.reserve(group.len() as u64, self.file_bytes);
                 current.file.write_through(group)
             } else {
                 current.file.write(group)
@@ -150,9 +154,12 @@ impl Writer {
         }
     }
 
-    /// Gives back room behind what is written.
+    /// Gives back room behind what is written, and in files that are not in use. The next start removes what cannot be now.
     pub fn give_back(&mut self) {
         self.current.iter_mut().for_each(Current::give_back);
+        for path in self.spared.drain(..) {
+            let _ = self.fs.remove(&path);
+        }
     }
 
     /// Whether a file is being written.
@@ -185,11 +192,16 @@ impl Writer {
             && oldest.end <= keep_from
         {
             let path = self.dir.join(file_name(oldest.number));
-            if let Err(e) = self.fs.remove(&path) {
-                return Err(Failure::Full(e));
-            }
-            // Durable one by one: were a younger file gone and an older one back, the log would have a gap.
+            let spared = self.dir.join(temporary_name(oldest.number));
+            let is_spared = oldest.bytes >= self.file_bytes && self.spared.len() < LOG_FILES_SPARED;
+            let gone = if is_spared { self.fs.rename(&path, &spared) } else { self.fs.remove(&path) };
+            gone.map_err(Failure::Full)?;
+            // Durable one by one: were a younger file gone and an older one back, the log would have a gap. And before it is
+            // written anew: its old name must never come back for what is in it then.
             self.fs.sync_dir(&self.dir).map_err(Failure::Broken)?;
+            if is_spared {
+                self.spared.push(spared);
+            }
             self.retired.pop_front();
         }
         Ok(())
@@ -227,8 +239,12 @@ impl Writer {
     fn begin_file(&mut self, start: Lsn) -> Result<(), Failure> {
         let number = self.next_number;
         let path = self.dir.join(file_name(number));
-        let temporary = self.dir.join(temporary_name(number));
-        match self.make_file(&path, &temporary, number, start) {
+        let (temporary, is_used) = match self.spared.pop() {
+            Some(spared) => (spared, true),
+            None => (self.dir.join(temporary_name(number)), false),
+        };
+        let header = FileHeader { number, incarnation: self.incarnation, start, previous_end: self.end };
+        match self.make_file(&path, &temporary, is_used, &header) {
             Ok(file) => {
                 // The name must be durable before a record in the file counts as durable.
                 self.fs.sync_dir(&self.dir).map_err(Failure::Broken)?;
@@ -245,12 +261,21 @@ impl Writer {
         }
     }
 
-    fn make_file(&self, path: &Path, temporary: &Path, number: u64, start: Lsn) -> crate::Result<Box<dyn WriteFile>> {
-        if self.fs.exists(temporary) {
-            self.fs.remove(temporary)?;
-        }
-        let header = FileHeader { number, incarnation: self.incarnation, start, previous_end: self.end };
-        let mut file = self.fs.create(temporary)?;
+    fn make_file(
+        &self,
+        path: &Path,
+        temporary: &Path,
+        is_used: bool,
+        header: &FileHeader,
+    ) -> crate::Result<Box<dyn WriteFile>> {
+        let mut file = if is_used {
+            self.fs.reuse(temporary)?
+        } else {
+            if self.fs.exists(temporary) {
+                self.fs.remove(temporary)?;
+            }
+            self.fs.create(temporary)?
+        };
         file.write(&header.encode())?;
         // The header must be durable before the file gets its name.
         file.sync()?;
