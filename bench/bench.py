@@ -69,7 +69,7 @@ def settings():
         "rounds": choose(3, 1),  # of inserts by engines that take turns
         "run_ms": choose(1000, 100),  # of each round
         "series": choose(100_000, 8000),  # of the trickle
-        "polls": choose(48, 2),
+        "polls": choose(192, 2),
         "ring": choose(1_000_000, 50_000),
     }
 

@@ -245,10 +245,10 @@ def groups(folder):
     kinds = {kind: server(folder, kind) for kind in SERVER_OPTIONS}
     by_day = server(folder, "innodb", "by-day")
     yield kinds["rrd"], in_server_of_rrd(kinds["rrd"])
-    yield kinds["innodb"], [innodb(kinds["innodb"], "InnoDB", scans=True, trickle=1 / 4)]
+    yield kinds["innodb"], [innodb(kinds["innodb"], "InnoDB", scans=True, trickle=1 / 16)]
     yield by_day, [innodb(by_day, "InnoDB by day", data="acd", two_sessions=False, is_by_day=True)]
     # It refuses large statements unless it may commit parts of them.
-    yield kinds["rocksdb"], [MariaDB(kinds["rocksdb"], "MyRocks", "ENGINE=ROCKSDB", data="acde", two_sessions=False, trickle=1 / 4, folder="#rocksdb",
+    yield kinds["rocksdb"], [MariaDB(kinds["rocksdb"], "MyRocks", "ENGINE=ROCKSDB", data="acde", two_sessions=False, trickle=1 / 16, folder="#rocksdb",
                                      before_load="SET rocksdb_commit_in_the_middle = 1, rocksdb_bulk_load_size = 20000",
                                      flush="SET GLOBAL rocksdb_force_flush_memtable_now = 1; "
                                            "SET GLOBAL rocksdb_compact_cf = 'default'")]

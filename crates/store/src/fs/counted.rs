@@ -121,6 +121,10 @@ impl WriteFile for CountedWrite {
         self.below.write_through(bytes)
     }
 
+    fn block_bytes(&mut self) -> u64 {
+        self.below.block_bytes()
+    }
+
     fn sync(&mut self) -> Result<()> {
         add(&self.io.of(self.purpose).syncs, 1);
         self.below.sync()

@@ -27,6 +27,10 @@ pub trait WriteFile: Send {
     fn write_through(&mut self, bytes: &[u8]) -> Result<()> {
         self.write(bytes)
     }
+    /// [`WriteFile::write_through`] writes blocks of so many bytes: what it appends costs least where it ends with one.
+    fn block_bytes(&mut self) -> u64 {
+        1
+    }
     /// Makes everything written so far durable.
     fn sync(&mut self) -> Result<()>;
     /// Cuts the file back to its first `len` bytes, which needs no space; durable after `sync`. It takes away

@@ -135,6 +135,10 @@ impl WriteFile for OsWriteFile {
         self.write_direct(bytes).or_else(|_| self.write(bytes))
     }
 
+    fn block_bytes(&mut self) -> u64 {
+        self.direct.block_bytes(&self.file) as u64
+    }
+
     fn sync(&mut self) -> Result<()> {
         self.file.sync_data().map_err(Error::io("sync", &self.path))
     }

@@ -73,6 +73,7 @@ struct Disk {
     plan: Plan,
     random: u64,
     sync_takes: Duration,
+    block_bytes: u64,
     watch: Option<Watch>,
 }
 
@@ -126,6 +127,11 @@ impl SimFs {
         self.disk.lock().sync_takes = takes;
     }
 
+    /// From now on the disk has blocks of so many bytes: files tell, and that is all.
+    pub fn set_block_bytes(&self, bytes: u64) {
+        self.disk.lock().block_bytes = bytes;
+    }
+
     /// How many mutating operations there have been, failed ones included.
     pub fn op_count(&self) -> u64 {
         self.disk.lock().ops
@@ -171,6 +177,7 @@ impl SimFs {
             durable: disk.durable.clone(),
             unsynced: disk.unsynced.clone(),
             random: disk.random,
+            block_bytes: disk.block_bytes,
             ..Disk::default()
         };
         SimFs { disk: Arc::new(Mutex::new(after)) }
@@ -411,7 +418,8 @@ impl Disk {
         }
         drop_orphans(&mut names);
         let inodes = self.inodes.iter().map(|inode| inode.after_power_cut(&mut random)).collect();
-        Disk { inodes, seen: names.clone(), durable: names, random, ..Disk::default() }
+        let block_bytes = self.block_bytes;
+        Disk { inodes, seen: names.clone(), durable: names, random, block_bytes, ..Disk::default() }
     }
 }
 
@@ -535,6 +543,10 @@ impl WriteFile for SimWriteFile {
                 self.fail("write", errno)
             }
         }
+    }
+
+    fn block_bytes(&mut self) -> u64 {
+        self.disk.lock().block_bytes.max(1)
     }
 
     fn sync(&mut self) -> Result<()> {

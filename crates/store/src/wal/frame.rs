@@ -14,13 +14,16 @@ use crate::limits;
 pub const MAGIC: [u8; 8] = *b"RRD log\n";
 
 /// The newest version of the format that this build reads, and the one that it writes.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Bytes of a file's header.
 pub const HEADER_BYTES: usize = 64;
 
 /// Bytes of a frame in front of its payload.
 pub const FRAME_BYTES: usize = 24;
+
+/// In the length of a frame whose payload says nothing.
+const FILLER: u32 = 1 << 31;
 
 /// Numbers and positions in a header are below this, so that none overflows in the life of an engine.
 const MAX_NUMBER: u64 = 1 << 62;
@@ -43,8 +46,10 @@ pub struct FileHeader {
 pub struct Frame<'a> {
     /// All of the log up to here was durable when the frame was made.
     pub synced: Lsn,
-    /// The record; empty for a mark.
+    /// The record; empty for a mark and for a filler.
     pub payload: &'a [u8],
+    /// All of its bytes.
+    pub bytes: usize,
 }
 
 impl FileHeader {
@@ -91,16 +96,24 @@ impl FileHeader {
 
 /// Appends a frame at position `at` to `out`; `parts` together are its payload.
 pub fn encode(out: &mut Vec<u8>, incarnation: u64, at: Lsn, synced: Lsn, parts: &[&[u8]]) {
-    let start = out.len();
     let length: usize = parts.iter().map(|part| part.len()).sum();
     out.reserve(FRAME_BYTES + length);
+    put(out, incarnation, at, synced, length as u32, |out| parts.iter().for_each(|part| out.extend_from_slice(part)));
+}
+
+/// Appends a frame of so many bytes, at least [`FRAME_BYTES`], that says nothing.
+pub fn fill(out: &mut Vec<u8>, incarnation: u64, at: Lsn, synced: Lsn, bytes: usize) {
+    let end = out.len() + bytes;
+    put(out, incarnation, at, synced, FILLER | (bytes - FRAME_BYTES) as u32, |out| out.resize(end, 0));
+}
+
+fn put(out: &mut Vec<u8>, incarnation: u64, at: Lsn, synced: Lsn, length: u32, payload: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
     out.extend_from_slice(&[0; 4]);
-    out.extend_from_slice(&(length as u32).to_le_bytes());
+    out.extend_from_slice(&length.to_le_bytes());
     out.extend_from_slice(&at.0.to_le_bytes());
     out.extend_from_slice(&synced.0.to_le_bytes());
-    for part in parts {
-        out.extend_from_slice(part);
-    }
+    payload(out);
     let crc = checksum(incarnation, &out[start + 4..]);
     out[start..start + 4].copy_from_slice(&crc.to_le_bytes());
 }
@@ -113,7 +126,8 @@ pub fn decode(bytes: &[u8], incarnation: u64, at: Lsn) -> std::result::Result<Fr
     if u64_at(bytes, 8) != at.0 {
         return Err("the record names another position");
     }
-    let length = u32_at(bytes, 4) as usize;
+    let told = u32_at(bytes, 4);
+    let length = (told & !FILLER) as usize;
     if length > limits::MAX_LOG_RECORD {
         return Err("the record's length is over the limit");
     }
@@ -123,7 +137,8 @@ pub fn decode(bytes: &[u8], incarnation: u64, at: Lsn) -> std::result::Result<Fr
     if checksum(incarnation, &frame[4..]) != u32_at(frame, 0) {
         return Err("the record's checksum does not match");
     }
-    Ok(Frame { synced: Lsn(u64_at(frame, 16)), payload: &frame[FRAME_BYTES..] })
+    let payload = if told & FILLER == 0 { &frame[FRAME_BYTES..] } else { &[] };
+    Ok(Frame { synced: Lsn(u64_at(frame, 16)), payload, bytes: frame.len() })
 }
 
 fn checksum(incarnation: u64, bytes: &[u8]) -> u32 {

@@ -32,7 +32,7 @@ use gather::Gather;
 pub use recover::Replay;
 use wait::{Seat, Waiter, Word};
 pub use writer::HeldFile;
-use writer::{Failure, Writer};
+use writer::{Blocks, Failure, Writer};
 
 /// Capacity of a buffer above which it is not kept for the next group.
 const KEPT_BUFFER_BYTES: usize = 4 << 20;
@@ -78,6 +78,8 @@ struct Shared {
     gathering: bool,
     poisoned: Option<String>,
     file_bytes: u64,
+    /// Those of the file that the last group went to.
+    blocks: Option<Blocks>,
 }
 
 /// Records that end behind `after` and not behind `end` were refused.
@@ -113,6 +115,7 @@ impl Wal {
             gathering: false,
             poisoned: None,
             file_bytes: writer.bytes(),
+            blocks: None,
         };
         Ok(Wal {
             dir: dir.to_path_buf(),
@@ -314,19 +317,22 @@ impl Wal {
     fn lead(&self, shared: &mut MutexGuard<'_, Shared>, durable: bool, settled: &dyn Fn()) {
         let spare = std::mem::take(&mut shared.spare);
         let mut group = std::mem::replace(&mut shared.buffer, spare);
+        if durable {
+            shared.fill(self.incarnation, &mut group);
+        }
         let (start, end) = (shared.buffer_start, shared.end);
         shared.buffer_start = end;
         shared.busy = true;
         shared.gathering = false;
         let begun = Instant::now();
-        let (outcome, file_bytes) = MutexGuard::unlocked(shared, || {
+        let (outcome, file_bytes, blocks) = MutexGuard::unlocked(shared, || {
             let _pause = durable.then(Pause::begin);
             let mut writer = self.writer.lock();
             let outcome = writer.write(&group, start, durable);
-            (outcome, writer.bytes())
+            (outcome, writer.bytes(), writer.blocks())
         });
         shared.busy = false;
-        shared.file_bytes = file_bytes;
+        (shared.file_bytes, shared.blocks) = (file_bytes, blocks);
         shared.settle(outcome, start, end, durable);
         if group.capacity() <= KEPT_BUFFER_BYTES {
             group.clear();
@@ -392,6 +398,14 @@ impl Shared {
         frame::encode(&mut self.buffer, incarnation, self.end, self.synced, parts);
         self.end.0 += (self.buffer.len() - before) as u64;
         self.end
+    }
+
+    /// Puts a filler behind a group that is taken from the buffer, if that saves writes.
+    fn fill(&mut self, incarnation: u64, group: &mut Vec<u8>) {
+        if let Some(bytes) = self.blocks.and_then(|blocks| blocks.filler(self.end, group.len())) {
+            frame::fill(group, incarnation, self.end, self.synced, bytes);
+            self.end.0 += bytes as u64;
+        }
     }
 
     /// Takes out the waiters whose fate is known, and whether it is what they wanted; a poisoned log has no hope for any.

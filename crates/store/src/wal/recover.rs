@@ -130,7 +130,7 @@ fn was_durable(file: &LogFile, tail: &[u8], at: Lsn) -> bool {
 
 /// Hands a record on and gives its end.
 fn hand_on(frame: &frame::Frame<'_>, at: Lsn, replay: &mut Replay<'_>) -> Result<Lsn> {
-    let end = Lsn(at.0 + (frame::FRAME_BYTES + frame.payload.len()) as u64);
+    let end = Lsn(at.0 + frame.bytes as u64);
     if !frame.payload.is_empty() {
         replay(end, frame.payload)?;
     }

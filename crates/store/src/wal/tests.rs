@@ -297,11 +297,11 @@ fn a_missing_file_in_the_middle_is_found() {
 #[test]
 fn a_newer_version_is_refused_and_not_guessed_at() {
     let (fs, path, _, _) = small_log(false);
-    fs.corrupt(&path, 8, 4 ^ 5);
+    fs.corrupt(&path, 8, 5 ^ 6);
     assert!(matches!(open_with(&fs, 300), Err(Error::Corruption { .. })), "a flipped bit is no version");
     mend_header(&fs, &path);
     match open_with(&fs, 300) {
-        Err(Error::Incompatible { found, supported, .. }) => assert_eq!((found, supported), (5, 4)),
+        Err(Error::Incompatible { found, supported, .. }) => assert_eq!((found, supported), (6, 5)),
         _ => panic!("a newer version must be refused"),
     }
 }
@@ -315,9 +315,9 @@ fn mend_header(fs: &SimFs, path: &Path) {
 
 #[test]
 fn files_of_older_versions_are_read_and_gone_on_from() {
-    for version in [1, 2, 3] {
+    for version in [1, 2, 3, 4] {
         let (fs, path, records, _) = small_log(true);
-        fs.corrupt(&path, 8, 4 ^ version);
+        fs.corrupt(&path, 8, 5 ^ version);
         mend_header(&fs, &path);
         let (wal, found) = open(&fs);
         assert_eq!(found, records);
@@ -497,6 +497,31 @@ fn threads_on_a_disk_wait_for_each_other_and_all_are_durable() {
         let expected = if thread == 1 { 0..21u8 } else { 0..40 };
         // One that left did not wait for its last record.
         assert!(of_thread.iter().copied().take(expected.len()).eq(expected), "{thread}: {of_thread:?}");
+    }
+}
+
+#[test]
+fn groups_are_filled_up_to_a_block_where_that_is_little_and_no_bit_of_it_goes_unnoticed() {
+    let fs = new_fs(0);
+    fs.set_block_bytes(32);
+    let (wal, _) = open_with(&fs, 1000).unwrap();
+    let begins: Vec<u64> = (0..4).map(|i| commit(&wal, &[i; 66]).unwrap().0 + 64 - 24 - 66).collect();
+    // The first group of a file is written before it is known what blocks the file has.
+    assert_eq!(begins, [64, 154, 288, 416]);
+    assert_eq!(wal.position(), Lsn(544 - 64));
+    let before = wal.position();
+    let small = commit(&wal, &[4; 10]).unwrap();
+    assert_eq!((small, wal.position()), (Lsn(before.0 + 34), small), "a filler would be most of it");
+    let lsn = wal.append(&[5; 500]).unwrap();
+    wal.write(lsn).unwrap();
+    assert_eq!(wal.position(), lsn, "no sync, no filler");
+    let path = only_file(&fs);
+    let records = open(&fs).1;
+    assert_eq!(records.iter().map(|(_, payload)| payload.len()).collect::<Vec<_>>(), [66, 66, 66, 66, 10, 500]);
+    for offset in begins[1]..begins[3] + 90 {
+        let fs = fs.power_cut(0);
+        fs.corrupt(&path, offset, 1 << (offset % 8));
+        assert!(matches!(open_with(&fs, 300), Err(Error::Corruption { .. })), "byte {offset}");
     }
 }
 
@@ -684,6 +709,11 @@ impl Model {
 fn a_power_cut_at_any_operation_loses_nothing_acknowledged_and_revives_nothing_refused() {
     let mut crashes = 0;
     for seed in 0..60 {
+        let new_fs = |seed| {
+            let fs = new_fs(seed);
+            fs.set_block_bytes([1, 32, 64][seed as usize % 3]);
+            fs
+        };
         let fs = new_fs(seed);
         let base = fs.op_count();
         run(&fs, &mut Model::default(), seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Lsn;
-use super::frame::{FileHeader, HEADER_BYTES};
+use super::frame::{FRAME_BYTES, FileHeader, HEADER_BYTES};
 use crate::error::Error;
 use crate::fs::{Fs, WriteFile};
 use crate::limits::{LOG_FILES_SPARED, LOG_ROOM_BYTES};
@@ -40,9 +40,32 @@ pub struct HeldFile {
     pub bytes: u64,
 }
 
+/// The blocks that a file is written in.
+#[derive(Clone, Copy)]
+pub struct Blocks {
+    /// Bytes of one.
+    size: u64,
+    /// The position that would be at the file's first byte.
+    origin: u64,
+}
+
+impl Blocks {
+    /// Bytes that a group of `bytes` which ends at `end` should have behind it, so that the next one begins with a block: what
+    /// of a block is not the group's is written with it, before it or behind it, and once more with the next. None where it
+    /// would make the log much longer.
+    pub fn filler(&self, end: Lsn, bytes: usize) -> Option<usize> {
+        let used = end.0.wrapping_sub(self.origin) % self.size;
+        let gap = (self.size - used) % self.size;
+        // A filler is a frame.
+        let gap = if gap < FRAME_BYTES as u64 { gap + self.size } else { gap } as usize;
+        (used != 0 && gap >= FRAME_BYTES && gap <= bytes / 2).then_some(gap)
+    }
+}
+
 struct Current {
     file: Box<dyn WriteFile>,
     number: u64,
+    blocks: Blocks,
     /// Up to here room was asked for.
     room: u64,
     /// What was durable at last.
@@ -162,6 +185,11 @@ impl Writer {
         }
     }
 
+    /// Those of the file that is being written.
+    pub fn blocks(&self) -> Option<Blocks> {
+        self.current.as_ref().map(|c| c.blocks)
+    }
+
     /// Whether a file is being written.
     pub fn is_writing(&self) -> bool {
         self.current.is_some()
@@ -245,10 +273,12 @@ impl Writer {
         };
         let header = FileHeader { number, incarnation: self.incarnation, start, previous_end: self.end };
         match self.make_file(&path, &temporary, is_used, &header) {
-            Ok(file) => {
+            Ok(mut file) => {
                 // The name must be durable before a record in the file counts as durable.
                 self.fs.sync_dir(&self.dir).map_err(Failure::Broken)?;
-                self.current = Some(Current { file, number, room: HEADER_BYTES as u64, synced: HEADER_BYTES as u64 });
+                let header_bytes = HEADER_BYTES as u64;
+                let blocks = Blocks { size: file.block_bytes(), origin: start.0.wrapping_sub(header_bytes) };
+                self.current = Some(Current { file, number, blocks, room: header_bytes, synced: header_bytes });
                 self.next_number = number + 1;
                 Ok(())
             }
