@@ -1,5 +1,5 @@
 /*
-  Aggregate queries that the engine answers as a whole, and doubles of others, which it sends as text.
+  Aggregate queries that the engine answers as a whole.
 
   The server asks once for each SELECT, when all else is planned. What is taken runs in init_scan(), groups come as rows
   of a temporary table that the server only makes for its columns: HAVING, LIMIT and expressions over aggregates are the
@@ -15,6 +15,7 @@
 #include "ha_partition.h"
 #include "ha_rrd.h"
 #include "plan.h"
+#include "row_text.h"
 #include "sort_keys.h"
 #include "sql_select.h"
 #include "sysvars.h"
@@ -70,11 +71,6 @@ static bool sends_double(Protocol *protocol, double value, uint decimals, bool *
   return true;
 }
 
-static bool is_plain_double(const Field *field)
-{
-  return field->type() == MYSQL_TYPE_DOUBLE && !(field->flags & ZEROFILL_FLAG);
-}
-
 /* A column of the result whose values are doubles. */
 class Item_double final : public Item_field
 {
@@ -84,13 +80,11 @@ public:
     set_refers_to_temp_table();
     name= as;
   }
-  /* In the place of an item of the server's for a column. */
-  Item_double(THD *thd, Item_field *item) : Item_field(thd, item) { base_flags|= item_base_t::FIXED; }
   static bool is_for(const Rrd_output &output, const Field *field)
   {
     const bool is_aggregate= output.source == Rrd_output::SUM || output.source == Rrd_output::AVERAGE ||
       output.source == Rrd_output::EXTREME;
-    return is_aggregate && is_plain_double(field);
+    return is_aggregate && field->type() == MYSQL_TYPE_DOUBLE && !(field->flags & ZEROFILL_FLAG);
   }
   bool send(Protocol *protocol, st_value *buffer) override
   {
@@ -536,35 +530,13 @@ static bool is_better_by_index(const JOIN *join, const TABLE *table, uint64_t ro
   return tab->records_read * rows_of_lookup < static_cast<double>(rows);
 }
 
-/*
-  Where rows of a table are sent as they are read, the text of doubles is half of the work: these columns get items that send
-  them as we do. The server has planned all it wants from the select list by now, and takes its own items back when the
-  statement ends.
-*/
-static bool send_doubles(THD *thd, JOIN *join)
-{
-  if (join->need_tmp || join->group || join->tmp_table_param.sum_func_count)
-    return false;
-  List_iterator<Item> items(join->fields_list);
-  while (Item *item= items++)
-  {
-    if (item->type() != Item::FIELD_ITEM || !is_plain_double(static_cast<Item_field *>(item)->field))
-      continue;
-    Item *sent= new (thd->mem_root) Item_double(thd, static_cast<Item_field *>(item));
-    if (!sent)
-      return true;
-    thd->change_item_tree(items.ref(), sent);
-  }
-  return false;
-}
-
 group_by_handler *rrd_create_group_by(THD *thd, Query *query)
 {
   if (!rrd_pushes_down(thd))
     return nullptr;
   JOIN *join= join_of(thd, query);
   const std::vector<ha_rrd *> files= join ? files_of(query) : std::vector<ha_rrd *>();
-  if (files.empty() || send_doubles(thd, join))
+  if (files.empty() || rrd_send_numbers(thd, join))
     return nullptr;
   TABLE *table= query->from->table;
   std::unique_ptr<Rrd_plan> plan(new (std::nothrow) Rrd_plan(thd, table, join));

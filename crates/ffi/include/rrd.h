@@ -590,6 +590,22 @@ typedef struct RrdAggregateValue {
   uint8_t decimal[32];
 } RrdAggregateValue;
 
+// A number of a record that is sent as text.
+typedef struct RrdTextColumn {
+  // Its bytes in the record.
+  const uint8_t *value;
+  // The byte that says whether it is NULL; null if it never is.
+  const uint8_t *null_byte;
+  // The bit of it.
+  uint8_t null_bit;
+  // [`RRD_KIND_INTEGER`] or [`RRD_KIND_DOUBLE`].
+  RrdKind kind;
+  // Signed integer.
+  uint8_t is_signed;
+  // Bytes of the value: 1 to 8, of a double 8.
+  uint8_t pack_length;
+} RrdTextColumn;
+
 // Little-endian integer of `pack_length` bytes (`is_signed` says which).
 #define RRD_KIND_INTEGER 0
 
@@ -1643,6 +1659,16 @@ void rrd_aggregate_close(struct RrdAggregation *answer);
 // `text` is null or has room for 40 bytes.
 size_t rrd_double_text(double value,
                        uint8_t (*text)[40]);
+
+// Writes numbers of a record as the server sends them in the text protocol, each behind the byte of its length, and returns the
+// length of all; 0 if the server has to do it, as one of them is no finite number.
+//
+// # Safety
+// `columns` points to `count` columns, those point to values of the length that they tell and to their bytes of nulls, and
+// `text` has room for 41 bytes of each.
+size_t rrd_row_text(const struct RrdTextColumn *columns,
+                    size_t count,
+                    uint8_t *text);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -120,6 +120,23 @@ pub const RRD_KIND_VAR_TEXT: RrdKind = 5;
 /// `length_bytes` of length, then a pointer.
 pub const RRD_KIND_BLOB: RrdKind = 6;
 
+/// A number of a record that is sent as text.
+#[repr(C)]
+pub struct RrdTextColumn {
+    /// Its bytes in the record.
+    pub value: *const u8,
+    /// The byte that says whether it is NULL; null if it never is.
+    pub null_byte: *const u8,
+    /// The bit of it.
+    pub null_bit: u8,
+    /// [`RRD_KIND_INTEGER`] or [`RRD_KIND_DOUBLE`].
+    pub kind: RrdKind,
+    /// Signed integer.
+    pub is_signed: u8,
+    /// Bytes of the value: 1 to 8, of a double 8.
+    pub pack_length: u8,
+}
+
 /// What a field may serve as when a time column is looked for.
 pub type RrdTimeKind = u8;
 /// Not a time.

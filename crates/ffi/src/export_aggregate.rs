@@ -3,7 +3,6 @@
 use crate::abi::{self, RrdError};
 use crate::aggregate::{AggregateQuery, RrdAggregateQuery, RrdAggregateValue};
 use crate::aggregate_answer::{Aggregation, Verdicts};
-use crate::double_text;
 use crate::export_row::record_mut;
 use crate::export_session::RrdSession;
 use crate::export_table::RrdTable;
@@ -189,16 +188,4 @@ pub unsafe extern "C" fn rrd_aggregate_close(answer: *mut RrdAggregation) {
         // SAFETY: promised by the caller.
         guard_close(|| drop(unsafe { Box::from_raw(answer) }));
     }
-}
-
-/// Writes a finite double as the server sends it and returns the length of the text; 0 if there is no place for it.
-///
-/// # Safety
-/// `text` is null or has room for 40 bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_double_text(value: f64, text: *mut [u8; 40]) -> usize {
-    let mut length = 0;
-    // SAFETY: promised by the caller.
-    guard_close(|| length = unsafe { text.as_mut() }.map_or(0, |text| double_text::write(value, text)));
-    length
 }

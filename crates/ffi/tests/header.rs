@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-const SOURCES: [&str; 16] = [
+const SOURCES: [&str; 17] = [
     "abi.rs",
     "export_engine.rs",
     "export_session.rs",
@@ -23,6 +23,7 @@ const SOURCES: [&str; 16] = [
     "conditions.rs",
     "aggregate.rs",
     "export_aggregate.rs",
+    "export_text.rs",
 ];
 
 const OPENING: &str = "/* The C ABI of the RRD storage engine. Generated from crates/ffi/src; do not edit.

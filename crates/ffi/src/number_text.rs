@@ -1,6 +1,6 @@
-//! Doubles as the server writes them into the rows that it sends.
+//! Numbers as the server writes them into the rows that it sends.
 //!
-//! The server's own way there (`my_gcvt`, over Gay's dtoa) works with long numbers and takes most of the time of an answer
+//! Of doubles the server's own way there (`my_gcvt`, over Gay's dtoa) works with long numbers and takes most of the time of an answer
 //! of many averages. The digits here are the same, the fewest that say which double it is and of those the nearest, found
 //! by zmij; only where the point and the exponent go is the server's custom.
 
@@ -10,7 +10,30 @@ pub const MAX_BYTES: usize = 40;
 /// So many places before and zeros behind the point are written out; beyond that there is an exponent.
 const PLACES: i32 = 15;
 
+/// The digits of the numbers below 100.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        number += 1;
+    }
+    pairs
+};
+
+/// Writes an integer and returns the length of the text.
+#[inline]
+pub fn write_integer(size: u64, is_negative: bool, out: &mut [u8; MAX_BYTES]) -> usize {
+    let mut text = Text { out, length: 0 };
+    if is_negative {
+        text.push(b'-');
+    }
+    text.put_integer(size);
+    text.length
+}
+
 /// Writes the text of a finite double and returns its length.
+#[inline]
 pub fn write(value: f64, out: &mut [u8; MAX_BYTES]) -> usize {
     let mut text = Text { out, length: 0 };
     if text.puts_thousandths(value) {
@@ -85,23 +108,35 @@ impl Text<'_> {
         if thousandths != 0 && value < 0.0 {
             self.push(b'-');
         }
-        let (whole, mut part) = (thousandths / 1000, thousandths % 1000);
-        let mut digits = [0; 12];
-        let (mut first, mut left) = (digits.len(), whole);
-        while first == digits.len() || left > 0 {
-            first -= 1;
-            digits[first] = b'0' + (left % 10) as u8;
-            left /= 10;
-        }
-        self.put(&digits[first..]);
+        let (whole, part) = (thousandths / 1000, (thousandths % 1000) as u32);
+        self.put_integer(whole);
         if part > 0 {
-            self.push(b'.');
-        }
-        while part > 0 {
-            self.push(b'0' + (part / 100) as u8);
-            part = part % 100 * 10;
+            // All three digits, and the length says how many of them count.
+            let (tens, ones) = (part / 10, part % 10);
+            let digits = [b'.', b'0' + (tens / 10) as u8, b'0' + (tens % 10) as u8, b'0' + ones as u8];
+            self.out[self.length..self.length + 4].copy_from_slice(&digits);
+            self.length += if ones > 0 { 4 } else { 3 - usize::from(tens % 10 == 0) };
         }
         true
+    }
+
+    /// Copies of a fixed length take no call: what is behind the digits is overwritten or does not count.
+    #[inline]
+    fn put_integer(&mut self, size: u64) {
+        const MOST: usize = 20;
+        let mut digits = [0; 2 * MOST];
+        let (mut first, mut left) = (MOST, size);
+        while left >= 100 {
+            first -= 2;
+            digits[first..first + 2].copy_from_slice(&PAIRS[(left % 100) as usize]);
+            left /= 100;
+        }
+        first -= 2;
+        digits[first..first + 2].copy_from_slice(&PAIRS[left as usize]);
+        first += usize::from(left < 10);
+        let (from, to) = (&digits[first..first + MOST], &mut self.out[self.length..self.length + MOST]);
+        to.copy_from_slice(from);
+        self.length += MOST - first;
     }
 
     fn push(&mut self, byte: u8) {
@@ -203,6 +238,18 @@ mod tests {
         for (value, expected) in texts {
             assert_eq!(text(value), expected);
         }
+    }
+
+    #[test]
+    fn integers_as_everybody_writes_them() {
+        for value in [0, 1, -1, 9, 10, -10, 1_700_000_100, i64::MAX, i64::MIN] {
+            let mut out = [0; MAX_BYTES];
+            let length = write_integer(value.unsigned_abs(), value < 0, &mut out);
+            assert_eq!(String::from_utf8_lossy(&out[..length]), value.to_string());
+        }
+        let mut out = [0; MAX_BYTES];
+        let length = write_integer(u64::MAX, false, &mut out);
+        assert_eq!(String::from_utf8_lossy(&out[..length]), u64::MAX.to_string());
     }
 
     proptest! {
