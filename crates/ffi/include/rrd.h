@@ -602,7 +602,7 @@ typedef struct RrdTextColumn {
   RrdKind kind;
   // Signed integer.
   uint8_t is_signed;
-  // Bytes of the value: 1 to 8, of a double 8.
+  // Bytes of the value: 1, 2, 3, 4 or 8, of a double 8.
   uint8_t pack_length;
 } RrdTextColumn;
 

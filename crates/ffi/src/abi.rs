@@ -133,7 +133,7 @@ pub struct RrdTextColumn {
     pub kind: RrdKind,
     /// Signed integer.
     pub is_signed: u8,
-    /// Bytes of the value: 1 to 8, of a double 8.
+    /// Bytes of the value: 1, 2, 3, 4 or 8, of a double 8.
     pub pack_length: u8,
 }
 

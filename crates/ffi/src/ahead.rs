@@ -73,7 +73,7 @@ impl Ahead {
         let mut records = Records { bytes: &mut self.bytes, length: record.len() };
         for (plan, part) in columns {
             let rows = rows.start - part.first..rows.end - part.first;
-            plan.unpack_rows(&part.column, rows, direction, &mut records);
+            plan.unpack_rows(part.column(), rows, direction, &mut records);
         }
         let all = self.bytes.as_ptr_range();
         self.shown.begin.set(all.start);

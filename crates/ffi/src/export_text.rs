@@ -52,11 +52,8 @@ unsafe fn row_text(columns: &[RrdTextColumn], text: *mut u8) -> Option<usize> {
             length += 1;
             continue;
         }
-        let mut bytes = [0; 8];
-        let pack_length = usize::from(column.pack_length).clamp(1, 8);
-        // SAFETY: promised by the caller; nothing else is written than these bytes of ours.
-        unsafe { std::ptr::copy_nonoverlapping(column.value, bytes.as_mut_ptr(), pack_length) };
-        let bits = u64::from_le_bytes(bytes);
+        // SAFETY: promised by the caller.
+        let (bits, unused) = unsafe { bits_of(column) };
         let written = if column.kind == abi::RRD_KIND_DOUBLE {
             let value = f64::from_bits(bits);
             if !value.is_finite() {
@@ -64,7 +61,6 @@ unsafe fn row_text(columns: &[RrdTextColumn], text: *mut u8) -> Option<usize> {
             }
             number_text::write(value, out)
         } else {
-            let unused = 64 - 8 * pack_length as u32;
             let signed = ((bits << unused) as i64) >> unused;
             let is_negative = column.is_signed != 0 && signed < 0;
             number_text::write_integer(if is_negative { signed.unsigned_abs() } else { bits }, is_negative, out)
@@ -73,6 +69,25 @@ unsafe fn row_text(columns: &[RrdTextColumn], text: *mut u8) -> Option<usize> {
         length += 1 + written;
     }
     Some(length)
+}
+
+/// The bits of a number, and how many of the 64 it has not. Read at one go where there is an integer of its length.
+///
+/// # Safety
+/// The column's value is there.
+#[inline]
+unsafe fn bits_of(column: &RrdTextColumn) -> (u64, u32) {
+    let value = column.value;
+    // SAFETY: promised by the caller.
+    unsafe {
+        match column.pack_length {
+            1 => (value.read().into(), 56),
+            2 => (value.cast::<u16>().read_unaligned().into(), 48),
+            3 => (u64::from(value.cast::<u16>().read_unaligned()) | u64::from(value.add(2).read()) << 16, 40),
+            4 => (value.cast::<u32>().read_unaligned().into(), 32),
+            _ => (value.cast::<u64>().read_unaligned(), 0),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -151,7 +151,7 @@ impl Scan {
     pub fn unpack(&self, plans: &[Plan], record: &mut [u8]) {
         let Some(i) = self.current() else { return };
         for (plan, part) in plans.iter().zip(&self.columns) {
-            plan.unpack(&part.column, i - part.first, record);
+            plan.unpack(part.column(), i - part.first, record);
         }
     }
 

@@ -7,10 +7,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rrd_codec::Column;
 use rrd_store::aggregate::Condition;
 use rrd_store::txn::OnDuplicate;
-use rrd_store::{Cursor, Direction, Engine, Error, LockMode, Table, Txn, key};
+use rrd_store::{Cursor, Direction, Engine, Error, LockMode, Part, Table, Txn, key};
 
 use crate::abi::{self, RrdAhead, RrdLocking, RrdSeek};
 use crate::image::{self, IndexSortKeys, KeyPart, Scratch};
@@ -62,7 +61,7 @@ pub struct TableHandle {
     ended_scan: Option<Scan>,
     probe: Option<Cursor>,
     /// Columns of the row read last by key; records' blob pointers may lead here.
-    probe_columns: Vec<Arc<Column>>,
+    probe_columns: Vec<Part>,
     /// The row read last under a lock; records' blob pointers may lead here.
     row: Vec<u8>,
     /// The sort key of the row read last by key or under a lock.
@@ -620,8 +619,8 @@ impl TableHandle {
         self.probe_columns.clear();
         for plan in &self.read {
             let part = span.group.part(usize::from(plan.column), i..i + 1)?;
-            plan.unpack(&part.column, i - part.first, record);
-            self.probe_columns.push(part.column);
+            plan.unpack(part.column(), i - part.first, record);
+            self.probe_columns.push(part);
         }
         self.leave_scan(Current::Row);
         Ok(true)

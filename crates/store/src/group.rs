@@ -50,10 +50,27 @@ const FEW_LOOKS: u32 = 256;
 /// Some rows of a column.
 #[derive(Clone)]
 pub struct Part {
-    /// They, and perhaps others.
-    pub column: Arc<Column>,
+    held: Held,
     /// The row of the group that the column begins with.
     pub first: usize,
+}
+
+/// Rows that were decoded for one reader take no count of others, which would be half of what few rows cost.
+#[derive(Clone)]
+enum Held {
+    Alone(Column),
+    WithOthers(Arc<Column>),
+}
+
+impl Part {
+    /// They, and perhaps others.
+    #[inline]
+    pub fn column(&self) -> &Column {
+        match &self.held {
+            Held::Alone(column) => column,
+            Held::WithOthers(column) => column,
+        }
+    }
 }
 
 /// A value in a row.
@@ -167,9 +184,9 @@ impl RowGroup {
             && let Some(compact) = self.compact(position)?
             && let Some(part) = compact.part(rows.clone())
         {
-            return Ok(Part { column: Arc::new(part), first: rows.start });
+            return Ok(Part { held: Held::Alone(part), first: rows.start });
         }
-        Ok(Part { column: self.column(position)?.clone(), first: 0 })
+        Ok(Part { held: Held::WithOthers(self.column(position)?.clone()), first: 0 })
     }
 
     /// A column in its compact form, unless it is there row by row.

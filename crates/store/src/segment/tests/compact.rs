@@ -72,10 +72,10 @@ fn check_group(layout: &Arc<RowLayout>, fs: &SimFs, meta: &SegmentMeta, number: 
         for row in (0..rows).rev() {
             assert_eq!(owned(by_cell.cell(position, row).unwrap()), read(&column, row), "column {position}, row {row}");
             let (fresh, part_rows) = (by_cell.part(position, row..row + 1).unwrap(), row..rows.min(row + 20));
-            assert_eq!(read(&fresh.column, row - fresh.first), read(&column, row));
+            assert_eq!(read(fresh.column(), row - fresh.first), read(&column, row));
             let part = by_cell.part(position, part_rows.clone()).unwrap();
             for row in part_rows {
-                assert_eq!(read(&part.column, row - part.first), read(&column, row));
+                assert_eq!(read(part.column(), row - part.first), read(&column, row));
             }
         }
         assert_eq!(by_cell.column(position).unwrap(), &column);
