@@ -216,24 +216,34 @@ fn fill(at: &mut [u8], pad: &[u8]) {
     }
 }
 
-/// A little-endian integer of 1 to 8 bytes.
+/// A little-endian integer of 1 to 8 bytes. Usual widths are read at one go: bytes that are put together in memory first take
+/// three times as long.
 #[inline]
 pub fn read_le(at: &[u8], width: u8) -> u64 {
-    let mut le = [0u8; 8];
     match width {
-        8 => le.copy_from_slice(&at[..8]),
-        4 => le[..4].copy_from_slice(&at[..4]),
-        _ => le[..usize::from(width)].copy_from_slice(&at[..usize::from(width)]),
+        8 => u64::from_le_bytes(first(at)),
+        4 => u32::from_le_bytes(first(at)).into(),
+        2 => u16::from_le_bytes(first(at)).into(),
+        1 => at[0].into(),
+        width => at[..usize::from(width)].iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)),
     }
-    u64::from_le_bytes(le)
+}
+
+/// A big-endian integer of 1 to 8 bytes.
+#[inline]
+fn read_be(at: &[u8], width: u8) -> u64 {
+    match width {
+        8 => u64::from_be_bytes(first(at)),
+        4 => u32::from_be_bytes(first(at)).into(),
+        width => at[..usize::from(width)].iter().fold(0, |value, &byte| value << 8 | u64::from(byte)),
+    }
 }
 
 #[inline]
-fn read_be(at: &[u8], width: u8) -> u64 {
-    let mut be = [0u8; 8];
-    let width = usize::from(width);
-    be[8 - width..].copy_from_slice(&at[..width]);
-    u64::from_be_bytes(be)
+fn first<const N: usize>(at: &[u8]) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&at[..N]);
+    bytes
 }
 
 #[inline]
