@@ -530,6 +530,14 @@ static bool is_better_by_index(const JOIN *join, const TABLE *table, uint64_t ro
   return tab->records_read * rows_of_lookup < static_cast<double>(rows);
 }
 
+/* A TIMESTAMP that is computed comes out of the server's temporary table as a column, and such columns are UNSIGNED. */
+static void as_of_temporary_table(const Rrd_output &output)
+{
+  if (output.source == Rrd_output::ITEM && output.item->type() != Item::FIELD_ITEM &&
+      output.item->field_type() == MYSQL_TYPE_TIMESTAMP)
+    output.item->unsigned_flag= true;
+}
+
 group_by_handler *rrd_create_group_by(THD *thd, Query *query)
 {
   if (!rrd_pushes_down(thd))
@@ -555,6 +563,9 @@ group_by_handler *rrd_create_group_by(THD *thd, Query *query)
   }
   if (is_better_by_index(join, table, rows))
     return nullptr;
+  if (join->need_tmp)
+    for (const Rrd_output &output : plan->outputs())
+      as_of_temporary_table(output);
   query->group_by= query->order_by= nullptr;
   query->distinct= false;
   return new Rrd_group_by(thd, join, files, std::move(plan), order);
