@@ -136,8 +136,27 @@ fn files_that_are_not_needed_are_written_anew_and_what_was_in_them_is_never_read
         commit(&wal, b"more").unwrap();
         assert_eq!(open(&after).1.len(), 4);
     }
+    // Whoever took the files away that wait does no harm.
+    wal.truncate(wal.position()).unwrap();
+    fs.files().iter().filter(|path| !named_files(&fs).contains(path)).for_each(|path| fs.remove(path).unwrap());
+    for i in 41..50 {
+        commit(&wal, &[i; 100]).unwrap();
+    }
+    assert_eq!(open(&fs.kill()).1.last().unwrap().1, [49; 100]);
     wal.close().unwrap();
     assert_eq!(fs.files().len(), named_files(&fs).len(), "nor does a shutdown");
+}
+
+#[test]
+fn a_file_that_a_large_group_made_long_does_not_wait_to_be_written_anew() {
+    let fs = new_fs(0);
+    let (wal, _) = open(&fs);
+    commit(&wal, &[1; 1000]).unwrap();
+    commit(&wal, &[2; 300]).unwrap();
+    commit(&wal, &[3; 10]).unwrap();
+    wal.truncate(wal.position()).unwrap();
+    let waiting = fs.files().len() - named_files(&fs).len();
+    assert_eq!((named_files(&fs).len(), waiting), (1, 1), "{:?}", fs.files());
 }
 
 #[test]

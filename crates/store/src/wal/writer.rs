@@ -221,7 +221,9 @@ impl Writer {
         {
             let path = self.dir.join(file_name(oldest.number));
             let spared = self.dir.join(temporary_name(oldest.number));
-            let is_spared = oldest.bytes >= self.file_bytes && self.spared.len() < LOG_FILES_SPARED;
+            // Of the usual size, not one that a large group made longer, or an older version.
+            let is_usual = (self.file_bytes..2 * self.file_bytes).contains(&oldest.bytes);
+            let is_spared = is_usual && self.spared.len() < LOG_FILES_SPARED;
             let gone = if is_spared { self.fs.rename(&path, &spared) } else { self.fs.remove(&path) };
             gone.map_err(Failure::Full)?;
             // Durable one by one: were a younger file gone and an older one back, the log would have a gap. And before it is
@@ -298,13 +300,15 @@ impl Writer {
         is_used: bool,
         header: &FileHeader,
     ) -> crate::Result<Box<dyn WriteFile>> {
-        let mut file = if is_used {
-            self.fs.reuse(temporary)?
-        } else {
-            if self.fs.exists(temporary) {
-                self.fs.remove(temporary)?;
+        let used = is_used.then(|| self.fs.reuse(temporary).ok()).flatten();
+        let mut file = match used {
+            Some(file) => file,
+            None => {
+                if self.fs.exists(temporary) {
+                    self.fs.remove(temporary)?;
+                }
+                self.fs.create(temporary)?
             }
-            self.fs.create(temporary)?
         };
         file.write(&header.encode())?;
         // The header must be durable before the file gets its name.
