@@ -9,6 +9,7 @@
 
 #include "rrd.h"
 #include "sql_select.h"
+#include "steps.h"
 
 static_assert(sizeof(RrdTextColumn) == 24, "struct differs from the store's");
 
@@ -66,19 +67,10 @@ private:
 
 static bool is_number(const Field *field)
 {
-  switch (field->type())
-  {
-  case MYSQL_TYPE_TINY:
-  case MYSQL_TYPE_SHORT:
-  case MYSQL_TYPE_INT24:
-  case MYSQL_TYPE_LONG:
-  case MYSQL_TYPE_LONGLONG:
-    return !(field->flags & ZEROFILL_FLAG);
-  case MYSQL_TYPE_DOUBLE:
-    return !(field->flags & ZEROFILL_FLAG) && field->decimals() >= FLOATING_POINT_DECIMALS;
-  default:
+  if (field->flags & ZEROFILL_FLAG)
     return false;
-  }
+  return rrd_is_integer(field) ||
+    (field->type() == MYSQL_TYPE_DOUBLE && field->decimals() >= FLOATING_POINT_DECIMALS);
 }
 
 static RrdTextColumn column_of(const Field *field)
@@ -87,7 +79,7 @@ static RrdTextColumn column_of(const Field *field)
   column.value= field->ptr;
   column.null_byte= field->null_ptr;
   column.null_bit= field->null_bit;
-  column.kind= field->type() == MYSQL_TYPE_DOUBLE ? RRD_KIND_DOUBLE : RRD_KIND_INTEGER;
+  column.kind= rrd_is_integer(field) ? RRD_KIND_INTEGER : RRD_KIND_DOUBLE;
   column.is_signed= !(field->flags & UNSIGNED_FLAG);
   column.pack_length= static_cast<uint8_t>(field->pack_length());
   return column;

@@ -1,6 +1,7 @@
 //! Exports for rows that are sent to a client as text.
 
 use crate::abi::{self, RrdTextColumn};
+use crate::field::read_le;
 use crate::guard::guard_close;
 use crate::number_text::{self, MAX_BYTES};
 
@@ -53,7 +54,8 @@ unsafe fn row_text(columns: &[RrdTextColumn], text: *mut u8) -> Option<usize> {
             continue;
         }
         // SAFETY: promised by the caller.
-        let (bits, unused) = unsafe { bits_of(column) };
+        let bytes = unsafe { std::slice::from_raw_parts(column.value, column.pack_length.into()) };
+        let bits = read_le(bytes, column.pack_length);
         let written = if column.kind == abi::RRD_KIND_DOUBLE {
             let value = f64::from_bits(bits);
             if !value.is_finite() {
@@ -61,6 +63,7 @@ unsafe fn row_text(columns: &[RrdTextColumn], text: *mut u8) -> Option<usize> {
             }
             number_text::write(value, out)
         } else {
+            let unused = 64 - 8 * u32::from(column.pack_length);
             let signed = ((bits << unused) as i64) >> unused;
             let is_negative = column.is_signed != 0 && signed < 0;
             number_text::write_integer(if is_negative { signed.unsigned_abs() } else { bits }, is_negative, out)
@@ -69,25 +72,6 @@ unsafe fn row_text(columns: &[RrdTextColumn], text: *mut u8) -> Option<usize> {
         length += 1 + written;
     }
     Some(length)
-}
-
-/// The bits of a number, and how many of the 64 it has not. Read at one go where there is an integer of its length.
-///
-/// # Safety
-/// The column's value is there.
-#[inline]
-unsafe fn bits_of(column: &RrdTextColumn) -> (u64, u32) {
-    let value = column.value;
-    // SAFETY: promised by the caller.
-    unsafe {
-        match column.pack_length {
-            1 => (value.read().into(), 56),
-            2 => (value.cast::<u16>().read_unaligned().into(), 48),
-            3 => (u64::from(value.cast::<u16>().read_unaligned()) | u64::from(value.add(2).read()) << 16, 40),
-            4 => (value.cast::<u32>().read_unaligned().into(), 32),
-            _ => (value.cast::<u64>().read_unaligned(), 0),
-        }
-    }
 }
 
 #[cfg(test)]
