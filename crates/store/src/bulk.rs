@@ -309,13 +309,15 @@ impl Engine {
         expects_absent: Option<OnDuplicate>,
         room: Option<&Arc<Room>>,
     ) -> Result<Vec<PrivateSegment>> {
+        let chunks = table.chunks.lock().keep();
         let metas = self.write_segments(table, layout, rows, Effort::Fast, room)?;
         Ok(metas
             .into_iter()
             .map(|meta| {
                 let segment = LiveSegment::open(&self.fs, &self.cache, &table.dir, table.id, meta);
                 segment.mark_obsolete();
-                PrivateSegment { segment, expects_absent, layout: layout.clone(), checked_up_to: 0 }
+                let (layout, chunks) = (layout.clone(), chunks.clone());
+                PrivateSegment { segment, expects_absent, layout, checked_up_to: 0, _chunks: chunks }
             })
             .collect())
     }

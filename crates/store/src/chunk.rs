@@ -5,14 +5,21 @@
 //! neighbour begins. Pure: the table keeps the map, the manifest records it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::manifest::edit::ChunkSpan;
 
 /// The chunks of a table.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct ChunkMap {
     spans: BTreeMap<u64, ChunkSpan>,
+    users: Arc<()>,
 }
+
+/// While it is there no chunk of its table is forgotten: held by whoever writes segments, from before they are written until
+/// the table has them. Else another chunk might be opened over the one that they lie in, once the horizon is over it.
+#[derive(Clone, Debug)]
+pub struct ChunksInUse(#[expect(dead_code, reason = "it is counted")] Arc<()>);
 
 /// How dense the rows are that may open a chunk.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +74,17 @@ impl Density {
 impl ChunkMap {
     /// From the manifest.
     pub fn new(spans: BTreeMap<u64, ChunkSpan>) -> ChunkMap {
-        ChunkMap { spans }
+        ChunkMap { spans, ..ChunkMap::default() }
+    }
+
+    /// Keeps the chunks that are there, and those that will be.
+    pub fn keep(&self) -> ChunksInUse {
+        ChunksInUse(self.users.clone())
+    }
+
+    /// Whether somebody keeps them.
+    pub fn are_kept(&self) -> bool {
+        Arc::strong_count(&self.users) > 1
     }
 
     /// All chunks by start.

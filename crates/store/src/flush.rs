@@ -144,6 +144,7 @@ impl Engine {
             Compression::Small if memtable.is_worth_effort() => Effort::Small,
             _ => Effort::Fast,
         };
+        let _chunks = table.chunks.lock().keep();
         let metas = self.write_segments(table, layout, &rows, effort, room)?;
         let mut edits = table.edits_for(&metas);
         edits.push(Edit::Flushed { table: table.id, seq: complete_up_to });

@@ -11,6 +11,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::batch::Batch;
+use crate::chunk::ChunksInUse;
 use crate::cursor::Direction;
 use crate::group::OWN_SEQ;
 use crate::live::LiveSegment;
@@ -75,6 +76,8 @@ pub struct PrivateSegment {
     pub layout: Arc<RowLayout>,
     /// Its keys were compared with all commits up to this one; 0: with none.
     pub checked_up_to: u64,
+    /// Those of its table.
+    pub _chunks: ChunksInUse,
 }
 
 /// A transaction's write set for one table.

@@ -318,6 +318,7 @@ fn prepared_of(
                 expects_absent: None,
                 layout: t.layout.clone(),
                 checked_up_to: 0,
+                _chunks: t.table.chunks.lock().keep(),
             });
         }
     }

@@ -363,7 +363,7 @@ impl Engine {
             builds.iter().for_each(|id| touched.note_build(*id, seq));
         }
         for (index, new) in rebuilt() {
-            let chunks = index.chunks.lock().clone();
+            let chunks = std::mem::take(&mut *index.chunks.lock());
             self.empty(index);
             // The new entries are in the chunks that were there; those that are not used do no harm.
             *index.chunks.lock() = chunks;

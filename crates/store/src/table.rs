@@ -21,7 +21,7 @@ use crate::limits;
 use crate::live::LiveSegment;
 use crate::log_base::Bases;
 use crate::maintenance::Maintenance;
-use crate::manifest::edit::{ChunkSpan, Edit, TableId};
+use crate::manifest::edit::{Edit, TableId};
 use crate::memtable::{KeyRef, RowCollector, Versions};
 use crate::newest::{Newest, Place, Short};
 use crate::ring::RingState;
@@ -442,17 +442,13 @@ impl Table {
         })
     }
 
-    /// The edits that make these segments, and the chunks that they lie in, part of the table.
+    /// The edits that make these segments, and the chunks that they lie in, part of the table. Those are in use: the horizon
+    /// may have gone over them while the segments were written.
     pub(crate) fn edits_for(&self, metas: &[SegmentMeta]) -> Vec<Edit> {
-        let mut chunks = self.chunks.lock();
+        let chunks = self.chunks.lock();
         let mut edits = Vec::new();
         let mut named = std::collections::BTreeSet::new();
         for meta in metas {
-            let is_closed = !chunks.spans().contains_key(&meta.chunk) && self.schema().time.is_some();
-            if is_closed {
-                // The horizon went over it while the segment was written.
-                chunks.restore(ChunkSpan { start: meta.chunk, end: meta.max_time.saturating_add(1) });
-            }
             if let Some(&span) = chunks.spans().get(&meta.chunk)
                 && named.insert(meta.chunk)
             {

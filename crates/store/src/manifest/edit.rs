@@ -46,7 +46,7 @@ pub enum Edit {
     Truncate { table: TableId, flushed_seq: u64 },
     /// A chunk is opened.
     AddChunk { table: TableId, span: ChunkSpan },
-    /// A chunk is behind the horizon for good.
+    /// A chunk is behind the horizon for good; it stays if it has segments.
     RemoveChunk { table: TableId, start: u64 },
     /// A segment is part of the table.
     AddSegment { table: TableId, meta: SegmentMeta },

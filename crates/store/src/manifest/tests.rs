@@ -223,6 +223,11 @@ fn edits_that_make_no_sense_are_refused() {
         assert!(state.apply(&edit).is_err(), "{edit:?}");
         assert_eq!(state, before, "{edit:?}");
     }
+    // A chunk that has a segment stays.
+    state.apply(&Edit::RemoveChunk { table, start: 10 }).unwrap();
+    assert_eq!(state, before);
+    state.apply(&Edit::RemoveChunk { table, start: 20 }).unwrap();
+    assert_eq!(state.tables[&table].chunks.keys().collect::<Vec<_>>(), [&10]);
     state.apply(&Edit::SetSchema { table, schema: schema(2, true) }).unwrap();
     state.apply(&add(segment(8, 10))).unwrap();
     state.apply(&Edit::RenameTable { table, name: "a/b".into() }).unwrap();

@@ -65,9 +65,13 @@ impl Engine {
         }
         edits.extend(table.gone_edits(&gone));
         self.commit_manifest(&edits)?;
-        for (t, chunks) in tables.iter().zip(closed) {
+        for ((t, chunks), segments) in tables.iter().zip(closed).zip(&dropped) {
             let mut map = t.chunks.lock();
-            chunks.into_iter().for_each(|start| map.remove(start));
+            // A flush may have come to one meanwhile.
+            if !map.are_kept() {
+                let used = used_chunks(t, segments);
+                chunks.iter().filter(|start| !used.contains(start)).for_each(|start| map.remove(*start));
+            }
         }
         table.raise_gone(&gone);
         // Snapshots that compute buckets from the rows may see further back than the horizon.
@@ -90,16 +94,87 @@ fn gone_segments(table: &Table, horizon: &Horizon) -> Vec<SegmentId> {
     metas.filter(|m| places.is_gone(&layout, m, horizon) && !pinned.contains(&m.id)).map(|m| m.id).collect()
 }
 
-/// Chunks behind the horizon in which nothing is left once these segments are dropped. A bulk statement under way may
-/// still bring rows to one: see `Table::edits_for`.
+/// Chunks behind the horizon in which nothing is left once these segments are dropped. None while somebody writes segments,
+/// which may be in them.
 fn gone_chunks(table: &Table, dropped: &[SegmentId], horizon: &Horizon) -> Vec<u64> {
-    let version = table.version();
-    let left: BTreeSet<u64> =
-        version.segments.values().filter(|s| !dropped.contains(&s.meta().id)).map(|s| s.meta().chunk).collect();
     let chunks = table.chunks.lock();
-    let is_gone = |span: &&ChunkSpan| span.end <= horizon.position.time && !left.contains(&span.start);
-    match table.layout().schema().time {
-        Some(_) => chunks.spans().values().filter(is_gone).map(|span| span.start).collect(),
-        None => Vec::new(),
+    if chunks.are_kept() || table.layout().schema().time.is_none() {
+        return Vec::new();
+    }
+    let used = used_chunks(table, dropped);
+    let is_gone = |span: &&ChunkSpan| span.end <= horizon.position.time && !used.contains(&span.start);
+    chunks.spans().values().filter(is_gone).map(|span| span.start).collect()
+}
+
+/// Chunks with segments beside these.
+fn used_chunks(table: &Table, but: &[SegmentId]) -> BTreeSet<u64> {
+    let version = table.version();
+    version.segments.values().map(|s| s.meta()).filter(|m| !but.contains(&m.id)).map(|m| m.chunk).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::fs::sim::SimFs;
+    use crate::own::OnDuplicate;
+    use crate::schema::Schema;
+
+    const SCHEMA: &str = r#"{"version": 1, "columns": [
+        {"id": 1, "name": "sensor", "lane": {"int": {"width": 2}}, "nullable": false, "number": {"integer": {"bias": 0}}},
+        {"id": 2, "name": "ts", "lane": {"int": {"width": 8}}, "nullable": false, "number": {"integer": {"bias": 0}}}],
+        "key": [0, 1], "time": {"column": 1, "unit": "s"}, "chunk_length": 10, "ring": {"retention": 100000000}}"#;
+
+    fn filled(engine: &Arc<Engine>, times: std::ops::Range<u64>) -> Arc<Table> {
+        let table = engine.table("db/t").unwrap();
+        let layout = table.layout();
+        let mut txn = engine.begin();
+        for time in times {
+            let mut row = Vec::new();
+            let mut writer = layout.writer(&mut row);
+            writer.set_int(0, 1);
+            writer.set_int(1, time);
+            writer.finish();
+            txn.insert(&table, &row, OnDuplicate::Fail).unwrap();
+        }
+        txn.commit().unwrap();
+        engine.flush_table(&table).unwrap();
+        table
+    }
+
+    fn chunks(table: &Table) -> Vec<u64> {
+        table.chunks.lock().spans().keys().copied().collect()
+    }
+
+    /// A flush of a ring with tiers failed for ever: one had written buckets to a chunk that the horizon closed meanwhile, the
+    /// manifest had it and the table did not, and the next flush opened another one over it.
+    #[test]
+    fn chunks_are_not_forgotten_while_somebody_writes_to_them() {
+        let mut config = Config::new("/rrd");
+        (config.background, config.clock_micros) = (false, Some(i64::MAX / 2));
+        let engine = Engine::open(config, Arc::new(SimFs::new())).unwrap();
+        engine.create_table("db/t", serde_json::from_str::<Schema>(SCHEMA).unwrap()).unwrap();
+        let table = filled(&engine, 0..20);
+        assert_eq!(chunks(&table), [0, 10]);
+        // Somebody writes to the first one, which is behind the horizon soon.
+        let kept = table.chunks.lock().keep();
+        filled(&engine, 200..220);
+        engine.expire(&table).unwrap();
+        assert_eq!(table.version().segments.values().count(), 2, "the segments are gone");
+        assert_eq!(chunks(&table), [0, 10, 200, 210]);
+        // Whoever clones what keeps them keeps them too.
+        let clone = kept.clone();
+        drop(kept);
+        filled(&engine, 400..410);
+        engine.expire(&table).unwrap();
+        assert_eq!(chunks(&table), [0, 10, 200, 210, 400]);
+        drop(clone);
+        filled(&engine, 600..610);
+        engine.expire(&table).unwrap();
+        assert_eq!(chunks(&table), [600]);
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::alter::altered;
+use crate::chunk::ChunksInUse;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::live::LiveSegment;
@@ -43,6 +44,8 @@ pub(crate) struct Built {
     /// Sequence number of the buckets.
     seq: u64,
     segments: Vec<(Arc<Table>, Vec<Arc<LiveSegment>>)>,
+    /// Of the tiers.
+    _chunks: Vec<ChunksInUse>,
 }
 
 impl Built {
@@ -168,7 +171,8 @@ impl Engine {
         let flushed_seq = table.flushed_seq.load(Ordering::Acquire);
         self.commit_nothing(table)?;
         let seq = self.visible_seq.load(Ordering::Acquire);
-        let built = changes.built.insert(Built { flushed_seq, seq, ..Built::default() });
+        let chunks = tiers.iter().map(|tier| tier.table.chunks.lock().keep()).collect();
+        let built = changes.built.insert(Built { flushed_seq, seq, segments: Vec::new(), _chunks: chunks });
         let rows = rows_of_table(table, &schema).rows();
         let shares: Vec<u64> = tiers.iter().map(|tier| share_of(tier, &tiers, rows)).collect();
         let total = shares.iter().sum();
@@ -226,6 +230,9 @@ impl Engine {
         let (mut takes, mut cut) = (None, 0);
         for _ in 0..WRITE_TRIES {
             let is_from_rows = matches!(origin, Origin::Rows);
+            // No flush or merge takes what rows go for.
+            let space = self.space_of_ring(table)?;
+            let _turn = space.as_ref().map(|space| space.take_turn());
             let (room, fits) = self.make_room_for_build(table, &tier.table, share, is_from_rows, takes)?.unzip();
             // Taken only now: it would be a reader of what had to go.
             let (source, from) = match origin {

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use rrd_codec::Effort;
 
+use crate::chunk::ChunksInUse;
 use crate::cursor::{Cursor, Direction};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -56,6 +57,8 @@ const CLUSTER: usize = 1024;
 pub(crate) struct Refreshed {
     seq: u64,
     tiers: Vec<(Arc<Tier>, Vec<Arc<LiveSegment>>)>,
+    /// Of the tiers.
+    _chunks: Vec<ChunksInUse>,
     /// Commits whose note about dropped chunks is done with.
     ranges: Vec<u64>,
     /// Whether tiers were built.
@@ -114,7 +117,8 @@ impl Engine {
         seq: u64,
         room: Option<&Arc<Room>>,
     ) -> Result<Refreshed> {
-        let mut refreshed = Refreshed { seq, tiers: Vec::new(), ranges: Vec::new(), has_built: false };
+        let chunks = table.tiers().iter().map(|tier| tier.table.chunks.lock().keep()).collect();
+        let mut refreshed = Refreshed { seq, tiers: Vec::new(), _chunks: chunks, ranges: Vec::new(), has_built: false };
         let Some(touched) = memtable.touched().map(|touched| touched.clone()) else { return Ok(refreshed) };
         refreshed.ranges = touched.ranges().iter().map(|(_, seq)| *seq).collect();
         refreshed.has_built = touched.builds().next().is_some();
