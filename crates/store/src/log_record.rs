@@ -1,10 +1,10 @@
 //! The log records of commits. Bytes are specified in `docs/format.md`, section "Commit records".
 //!
-//! `[kind 1][seq u64]` then the body: `[tables u32]`, each `[table u32][schema version u32][writes u32]`, each write
-//! `[0 put | 1 delete | 2 horizon | 3 floors | 4 rows | 5 rows that others lean on][length u32][row bytes | sort key |
-//! position | floors | columns of many rows]`. A prepared transaction has two records: `[kind 2]`, then XID,
-//! body and manifest edits of its segments, each behind its length; then `[kind 3][first seq u64][seq u64][XID]` or
-//! `[kind 4][XID]`.
+//! `[kind 5][seq]` then the body: `[tables]`, each `[table][schema version][writes]`, each write `[0 put | 1 delete | 2 horizon |
+//! 3 floors | 4 rows | 6 rows that others lean on][length][row bytes | sort key | position | floors | columns of many rows]`;
+//! all numbers are varints. A prepared transaction has two records: `[kind 6]`, then XID, body and manifest edits of its
+//! segments, each behind its length; then `[kind 3][first seq u64][seq u64][XID]` or `[kind 4][XID]`. Logs of version 5 and
+//! before have numbers of fixed width, in records of kinds 1 and 2 and rows of kind 5.
 //!
 //! Many short rows are written column by column, as in segments: a commit with readings of many series takes a fifth of
 //! the bytes then. Rows of kind 5 may be differences to those of an earlier record, see `log_base.rs`.
@@ -21,15 +21,32 @@ use crate::memtable::Key;
 use crate::own::OwnWrites;
 use crate::ring::encode_floors;
 use crate::row::RowLayout;
+use crate::segment::push_varint;
 
-/// First byte of a commit record.
-const COMMIT: u8 = 1;
-/// First byte of a prepare record.
-const PREPARE: u8 = 2;
+/// First byte of a commit record in the long form.
+const LONG_COMMIT: u8 = 1;
+/// First byte of a prepare record in the long form.
+const LONG_PREPARE: u8 = 2;
 /// First byte of the record that commits a prepared transaction.
 const COMMIT_PREPARED: u8 = 3;
 /// First byte of the record that forgets a prepared transaction.
 const ROLLBACK_PREPARED: u8 = 4;
+/// First byte of a commit record.
+const COMMIT: u8 = 5;
+/// First byte of a prepare record.
+const PREPARE: u8 = 6;
+
+/// Behind the writes to a table.
+const END: u8 = 7;
+
+/// How numbers are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// In a fixed width; read only.
+    Long,
+    /// As varints: a commit of a few readings is half as long.
+    Short,
+}
 
 /// Fewer rows than this are written as they are: blocks have a length and a head each.
 const FEWEST_ROWS: usize = 16;
@@ -57,7 +74,7 @@ pub enum Record<'a> {
     /// A commit.
     Commit { seq: u64, tables: Vec<LoggedTable<'a>> },
     /// First phase of a commit: the body of a commit record, and edits for its segments.
-    Prepare { xid: &'a [u8], body: &'a [u8], edits: &'a [u8] },
+    Prepare { xid: &'a [u8], body: (Form, &'a [u8]), edits: &'a [u8] },
     /// Second phase: segments are numbered from `first_seq` on, rows have `seq`.
     CommitPrepared { first_seq: u64, seq: u64, xid: &'a [u8] },
     /// Second phase: it never was.
@@ -67,10 +84,7 @@ pub enum Record<'a> {
 /// A prepare record.
 pub fn prepare(xid: &[u8], body: &[u8], edits: &[u8]) -> Vec<u8> {
     let mut out = vec![PREPARE];
-    for part in [xid, body, edits] {
-        out.extend_from_slice(&(part.len() as u32).to_le_bytes());
-        out.extend_from_slice(part);
-    }
+    [xid, body, edits].into_iter().for_each(|part| push_bytes(&mut out, part));
     out
 }
 
@@ -96,7 +110,7 @@ pub enum LoggedWrite<'a> {
     /// Many rows; see [`for_each_row`].
     Rows(&'a [u8]),
     /// Many rows that others lean on; see [`log_base::decode`].
-    Kept(&'a [u8]),
+    Kept(Form, &'a [u8]),
     /// Sort key.
     Delete(&'a [u8]),
     /// No write: where the horizon was. An encoded position.
@@ -117,9 +131,9 @@ pub struct LoggedTable<'a> {
 }
 
 /// The part of a record that needs the sequence number.
-pub fn header(seq: u64) -> [u8; 9] {
-    let mut out = [COMMIT; 9];
-    out[1..].copy_from_slice(&seq.to_le_bytes());
+pub fn header(seq: u64) -> Vec<u8> {
+    let mut out = vec![COMMIT];
+    push_varint(&mut out, seq);
     out
 }
 
@@ -135,18 +149,14 @@ type Keep<'a> = dyn FnMut(usize, &[&[u8]]) -> Option<Vec<u8>> + 'a;
 pub fn encode_kept(tables: &[Part], keep: &mut Keep<'_>) -> (Vec<u8>, Vec<usize>) {
     let mut out = Vec::new();
     let mut kept = Vec::new();
-    out.extend_from_slice(&(tables.len() as u32).to_le_bytes());
+    push_varint(&mut out, tables.len() as u64);
     for (number, Part { table, layout, own, horizon, floors }) in tables.iter().enumerate() {
         let own = own.read();
-        out.extend_from_slice(&table.0.to_le_bytes());
-        out.extend_from_slice(&layout.schema().version.to_le_bytes());
+        push_varint(&mut out, u64::from(table.0));
+        push_varint(&mut out, u64::from(layout.schema().version));
         let horizon = horizon.as_ref().map(|position| (2, position.encode()));
         let floors = (!floors.is_empty()).then(|| (3, encode_floors(floors)));
-        let writes_at = out.len();
-        out.extend_from_slice(&[0; 4]);
-        let mut writes = 0u32;
-        let mut push = |out: &mut Vec<u8>, kind, bytes: &[u8]| {
-            writes += 1;
+        let push = |out: &mut Vec<u8>, kind, bytes: &[u8]| {
             out.push(kind);
             push_bytes(out, bytes);
         };
@@ -160,7 +170,7 @@ pub fn encode_kept(tables: &[Part], keep: &mut Keep<'_>) -> (Vec<u8>, Vec<usize>
         if rows.len() >= FEWEST_ROWS && rows.iter().map(|row| row.len()).sum::<usize>() <= LONGEST_ROWS * rows.len() {
             match keep(number, &rows) {
                 Some(rows) => {
-                    push(&mut out, 5, &rows);
+                    push(&mut out, 6, &rows);
                     kept.push(out.len() - rows.len());
                 }
                 None => {
@@ -172,13 +182,13 @@ pub fn encode_kept(tables: &[Part], keep: &mut Keep<'_>) -> (Vec<u8>, Vec<usize>
         }
         let deleted = own.map.iter().filter(|(_, write)| write.row.is_none());
         deleted.for_each(|(key, _)| push(&mut out, 1, key));
-        out[writes_at..writes_at + 4].copy_from_slice(&writes.to_le_bytes());
+        out.push(END);
     }
     (out, kept)
 }
 
 fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    push_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
@@ -189,7 +199,8 @@ fn encode_rows(layout: &RowLayout, rows: &[&[u8]]) -> Vec<u8> {
     for (column, encoder) in layout.gather_all(rows).iter().zip(&mut encoders) {
         block.clear();
         encoder.encode(column, &mut block);
-        push_bytes(&mut out, &block);
+        out.extend_from_slice(&(block.len() as u32).to_le_bytes());
+        out.extend_from_slice(&block);
     }
     layout.give_log_encoders_back(encoders);
     out
@@ -201,7 +212,7 @@ pub fn for_each_row(rows: &[u8], layout: &RowLayout, take: &mut dyn FnMut(&[u8])
     let count = usize::try_from(input.u32()?).ok()?;
     let mut columns: Vec<Column> = Vec::new();
     for def in &layout.schema().columns {
-        let column = rrd_codec::decode(input.bytes()?, def.lane.kind(), count).ok()?;
+        let column = rrd_codec::decode(input.bytes(Form::Long)?, def.lane.kind(), count).ok()?;
         log_base::fits(def, &column).then(|| columns.push(column))?;
     }
     input.0.is_empty().then_some(())?;
@@ -212,9 +223,17 @@ pub fn for_each_row(rows: &[u8], layout: &RowLayout, take: &mut dyn FnMut(&[u8])
 /// Reads a record; `None` if it is not one (damage that a checksum missed, or a newer format).
 pub fn decode(record: &[u8]) -> Option<Record<'_>> {
     let mut input = Input(record);
-    let record = match input.u8()? {
-        COMMIT => return Some(Record::Commit { seq: input.u64()?, tables: decode_body(input.0)? }),
-        PREPARE => Record::Prepare { xid: input.bytes()?, body: input.bytes()?, edits: input.bytes()? },
+    let kind = input.u8()?;
+    let form = if matches!(kind, COMMIT | PREPARE) { Form::Short } else { Form::Long };
+    let record = match kind {
+        COMMIT | LONG_COMMIT => {
+            let seq = if form == Form::Short { input.varint()? } else { input.u64()? };
+            return Some(Record::Commit { seq, tables: decode_body(form, input.0)? });
+        }
+        PREPARE | LONG_PREPARE => {
+            let (xid, body) = (input.bytes(form)?, input.bytes(form)?);
+            Record::Prepare { xid, body: (form, body), edits: input.bytes(form)? }
+        }
         COMMIT_PREPARED => {
             Record::CommitPrepared { first_seq: input.u64()?, seq: input.u64()?, xid: std::mem::take(&mut input.0) }
         }
@@ -225,23 +244,28 @@ pub fn decode(record: &[u8]) -> Option<Record<'_>> {
 }
 
 /// Reads the body of a commit.
-pub fn decode_body(body: &[u8]) -> Option<Vec<LoggedTable<'_>>> {
+pub fn decode_body(form: Form, body: &[u8]) -> Option<Vec<LoggedTable<'_>>> {
     let mut input = Input(body);
     let mut tables = Vec::new();
-    for _ in 0..input.u32()? {
-        let table = TableId(input.u32()?);
-        let schema_version = input.u32()?;
+    for _ in 0..input.number(form)? {
+        let table = TableId(input.number(form)?);
+        let schema_version = input.number(form)?;
         let mut writes = Vec::new();
-        for _ in 0..input.u32()? {
+        let mut left = if form == Form::Long { input.number(form)? } else { u32::MAX };
+        while left > 0 {
+            left -= 1;
             let kind = input.u8()?;
-            let bytes = input.bytes()?;
-            writes.push(match kind {
-                0 => LoggedWrite::Put(bytes),
-                1 => LoggedWrite::Delete(bytes),
-                2 => LoggedWrite::Horizon(bytes),
-                3 => LoggedWrite::Floors(bytes),
-                4 => LoggedWrite::Rows(bytes),
-                5 => LoggedWrite::Kept(bytes),
+            if (form, kind) == (Form::Short, END) {
+                break;
+            }
+            let bytes = input.bytes(form)?;
+            writes.push(match (form, kind) {
+                (_, 0) => LoggedWrite::Put(bytes),
+                (_, 1) => LoggedWrite::Delete(bytes),
+                (_, 2) => LoggedWrite::Horizon(bytes),
+                (_, 3) => LoggedWrite::Floors(bytes),
+                (_, 4) => LoggedWrite::Rows(bytes),
+                (Form::Long, 5) | (Form::Short, 6) => LoggedWrite::Kept(form, bytes),
                 _ => return None,
             });
         }
@@ -260,21 +284,30 @@ impl<'a> Input<'a> {
         Some(taken)
     }
 
-    /// Bytes behind their length, a varint.
-    pub fn block(&mut self) -> Option<&'a [u8]> {
-        let mut len = 0;
-        for shift in (0..28).step_by(7) {
-            let byte = usize::from(self.u8()?);
-            len |= (byte & 0x7f) << shift;
+    /// A varint.
+    pub fn varint(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for shift in (0..63).step_by(7) {
+            let byte = u64::from(self.u8()?);
+            number |= (byte & 0x7f) << shift;
             if byte < 0x80 {
-                return self.take(len);
+                return Some(number);
             }
         }
         None
     }
 
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let len = self.u32()? as usize;
+    /// A number below 2^32.
+    pub fn number(&mut self, form: Form) -> Option<u32> {
+        match form {
+            Form::Long => self.u32(),
+            Form::Short => self.varint()?.try_into().ok(),
+        }
+    }
+
+    /// Bytes behind their length.
+    pub fn bytes(&mut self, form: Form) -> Option<&'a [u8]> {
+        let len = self.number(form)? as usize;
         self.take(len)
     }
 
@@ -333,17 +366,65 @@ mod tests {
         row
     }
 
+    /// A body as version 5 wrote it.
+    fn long_form(tables: &[LoggedTable<'_>]) -> Vec<u8> {
+        let mut out = (tables.len() as u32).to_le_bytes().to_vec();
+        for LoggedTable { table, schema_version, writes } in tables {
+            [table.0, *schema_version, writes.len() as u32].iter().for_each(|n| out.extend(n.to_le_bytes()));
+            for write in writes {
+                let (kind, bytes) = match write {
+                    LoggedWrite::Put(bytes) => (0, bytes),
+                    LoggedWrite::Delete(bytes) => (1, bytes),
+                    LoggedWrite::Horizon(bytes) => (2, bytes),
+                    LoggedWrite::Floors(bytes) => (3, bytes),
+                    LoggedWrite::Rows(bytes) => (4, bytes),
+                    LoggedWrite::Kept(_, bytes) => (5, bytes),
+                };
+                out.push(kind);
+                out.extend((bytes.len() as u32).to_le_bytes());
+                out.extend_from_slice(bytes);
+            }
+        }
+        out
+    }
+
+    /// The worked example of docs/format.md, and the same record of version 5.
+    #[test]
+    fn the_documented_record_reads_in_both_forms() {
+        let row = b"\x08\x07\0\0\x80\x03\0\0\0\0\0\0\0\0\x80\x35\x40\x03\0\0\0a\0b";
+        let tables = vec![LoggedTable { table: TableId(5), schema_version: 1, writes: vec![LoggedWrite::Put(row)] }];
+        let short = [b"\x05\x09\x01\x05\x01\0\x18", row.as_slice(), b"\x07"].concat();
+        let long = [b"\x01\x09\0\0\0\0\0\0\0".as_slice(), &long_form(&tables)].concat();
+        assert_eq!((short.len(), long.len()), (32, 54));
+        for record in [short, long] {
+            match decode(&record) {
+                Some(Record::Commit { seq, tables: found }) => assert_eq!((seq, &found), (9, &tables)),
+                _ => panic!("{record:?}"),
+            }
+        }
+        let prepare = prepare(b"xid", b"body", b"edits");
+        let of_version_5 = b"\x02\x03\0\0\0xid\x04\0\0\0body\x05\0\0\0edits".to_vec();
+        for (record, form) in [(prepare, Form::Short), (of_version_5, Form::Long)] {
+            match decode(&record) {
+                Some(Record::Prepare { xid: b"xid", body, edits: b"edits" }) => {
+                    assert_eq!(body, (form, b"body".as_slice()));
+                }
+                _ => panic!("{record:?}"),
+            }
+        }
+    }
+
     type Bytes = Vec<Vec<u8>>;
 
     /// Rows, and keys of deletes, of a body with one table.
     fn read(body: &[u8], layout: &RowLayout) -> Option<(Bytes, Bytes)> {
         let (mut rows, mut deletes) = (Vec::new(), Vec::new());
-        for write in decode_body(body)?.first()?.writes.iter() {
+        for write in decode_body(Form::Short, body)?.first()?.writes.iter() {
             match write {
                 LoggedWrite::Put(row) => rows.push(row.to_vec()),
                 LoggedWrite::Rows(many) => for_each_row(many, layout, &mut |row| rows.push(row.to_vec()))?,
                 LoggedWrite::Delete(key) => deletes.push(key.to_vec()),
-                LoggedWrite::Kept(_) | LoggedWrite::Horizon(_) | LoggedWrite::Floors(_) => return None,
+                LoggedWrite::Kept(..) | LoggedWrite::Horizon(_) | LoggedWrite::Floors(_) => return None,
             }
         }
         Some((rows, deletes))
@@ -389,6 +470,9 @@ mod tests {
             };
             let mut body = encode(&[part]);
             prop_assert_eq!(read(&body, &layout), Some((rows, keys)));
+            let tables = decode_body(Form::Short, &body);
+            let long = long_form(tables.as_deref().unwrap_or(&[]));
+            prop_assert_eq!(decode_body(Form::Long, &long), tables);
             for len in 0..body.len() {
                 prop_assert_eq!(read(&body[..len], &layout), None, "a prefix of {} bytes", len);
             }

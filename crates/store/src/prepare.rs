@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::horizon::Position;
 use crate::live::LiveSegment;
 use crate::lock::LockMode;
-use crate::log_record::{self, LoggedWrite};
+use crate::log_record::{self, Form, LoggedWrite};
 use crate::manifest::edit::Edit;
 use crate::memtable::Key;
 use crate::own::{OwnWrite, OwnWrites, PrivateSegment};
@@ -240,7 +240,7 @@ impl Engine {
 }
 
 /// A prepare record without its second phase: XID, position, commit body, edits.
-type OpenPrepare = (Vec<u8>, Lsn, Vec<u8>, Vec<u8>);
+type OpenPrepare = (Vec<u8>, Lsn, (Form, Vec<u8>), Vec<u8>);
 
 /// Opens the segment that an edit adds to a table; other edits are noted.
 type OpenSegment<'a> = &'a dyn Fn(&Arc<Table>, &Edit) -> Option<Arc<LiveSegment>>;
@@ -253,13 +253,13 @@ pub(crate) struct Replayed {
 
 impl Replayed {
     /// A prepare record.
-    pub fn prepare(&mut self, xid: &[u8], lsn: Lsn, body: &[u8], edits: &[u8]) {
+    pub fn prepare(&mut self, xid: &[u8], lsn: Lsn, (form, body): (Form, &[u8]), edits: &[u8]) {
         self.open.retain(|(known, ..)| known != xid);
-        self.open.push((xid.to_vec(), lsn, body.to_vec(), edits.to_vec()));
+        self.open.push((xid.to_vec(), lsn, (form, body.to_vec()), edits.to_vec()));
     }
 
     /// The word on it: its log position, writes and segments, if the prepare record is still in the log.
-    pub fn decided(&mut self, xid: &[u8]) -> Option<(Lsn, Vec<u8>, Vec<u8>)> {
+    pub fn decided(&mut self, xid: &[u8]) -> Option<(Lsn, (Form, Vec<u8>), Vec<u8>)> {
         let at = self.open.iter().position(|(known, ..)| known == xid)?;
         let (_, lsn, body, edits) = self.open.remove(at);
         Some((lsn, body, edits))
@@ -279,13 +279,13 @@ fn prepared_of(
     tables: &Tables,
     xid: Vec<u8>,
     lsn: Lsn,
-    body: &[u8],
+    (form, body): &(Form, Vec<u8>),
     edits: &[u8],
     owner: u64,
     open_segment: OpenSegment<'_>,
 ) -> Option<Arc<Prepared>> {
     let mut writes: Vec<TableWrites> = Vec::new();
-    for logged in log_record::decode_body(body)? {
+    for logged in log_record::decode_body(*form, body)? {
         let Some(table) = tables.by_id.get(&logged.table) else { continue };
         let layout = table.layout();
         let mut own = OwnWrites::default();
@@ -303,7 +303,7 @@ fn prepared_of(
                     own.put(Key::from_slice(key), OwnWrite { row: None, expects_absent: None });
                 }
                 // A prepare record leans on nothing.
-                LoggedWrite::Kept(_) => return None,
+                LoggedWrite::Kept(..) => return None,
                 LoggedWrite::Horizon(_) | LoggedWrite::Floors(_) => crate::ring::restore(table, write)?,
             }
         }

@@ -57,8 +57,8 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
             Record::CommitPrepared { first_seq, seq, xid } => {
                 newest_seq = newest_seq.max(seq);
                 // No prepare record: its log file is gone, because everything of it is in segments.
-                let Some((lsn, body, edits)) = prepared.decided(xid) else { return Ok(()) };
-                let writes = log_record::decode_body(&body).ok_or_else(damaged)?;
+                let Some((lsn, (form, body), edits)) = prepared.decided(xid) else { return Ok(()) };
+                let writes = log_record::decode_body(form, &body).ok_or_else(damaged)?;
                 writes.iter().try_for_each(|t| replay(&tables, seq, lsn, t)).ok_or_else(damaged)?;
                 let edits = crate::manifest::decode_edits(&edits).ok_or_else(damaged)?;
                 links.extend(missing_links(&state, edits, first_seq, seq));
@@ -216,12 +216,12 @@ fn replay(tables: &Tables, seq: u64, lsn: Lsn, logged: &LoggedTable<'_>) -> Opti
     let Some(table) = tables.by_id.get(&logged.table) else { return Some(()) };
     let layout = table.layout();
     let is_known = layout.schema().version == logged.schema_version;
-    let read_kept = |bytes: &[u8]| log_base::decode(bytes, &layout, &mut table.log_bases.lock(), (seq, lsn));
+    let read_kept = |kept| log_base::decode(kept, &layout, &mut table.log_bases.lock(), (seq, lsn));
     if seq <= table.flushed_seq.load(Ordering::Relaxed) {
         // What is not in segments may lean on it. What it leans on itself may be gone.
         for write in logged.writes.iter().filter(|_| is_known) {
-            if let LoggedWrite::Kept(bytes) = write {
-                read_kept(bytes);
+            if let LoggedWrite::Kept(form, bytes) = *write {
+                read_kept((form, bytes));
             }
         }
         return Some(());
@@ -242,8 +242,8 @@ fn replay(tables: &Tables, seq: u64, lsn: Lsn, logged: &LoggedTable<'_>) -> Opti
         match write {
             LoggedWrite::Put(row) => layout.check(row).then(|| put(row))?,
             LoggedWrite::Rows(rows) => log_record::for_each_row(rows, &layout, &mut put)?,
-            LoggedWrite::Kept(bytes) => {
-                let (columns, from) = read_kept(bytes)?;
+            LoggedWrite::Kept(form, bytes) => {
+                let (columns, from) = read_kept((*form, *bytes))?;
                 start = start.min(from);
                 log_base::for_each_row(&columns, &layout, &mut put);
             }

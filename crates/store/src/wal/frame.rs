@@ -14,7 +14,7 @@ use crate::limits;
 pub const MAGIC: [u8; 8] = *b"RRD log\n";
 
 /// The newest version of the format that this build reads, and the one that it writes.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Bytes of a file's header.
 pub const HEADER_BYTES: usize = 64;

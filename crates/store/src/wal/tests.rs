@@ -316,11 +316,11 @@ fn a_missing_file_in_the_middle_is_found() {
 #[test]
 fn a_newer_version_is_refused_and_not_guessed_at() {
     let (fs, path, _, _) = small_log(false);
-    fs.corrupt(&path, 8, 5 ^ 6);
+    fs.corrupt(&path, 8, 6 ^ 7);
     assert!(matches!(open_with(&fs, 300), Err(Error::Corruption { .. })), "a flipped bit is no version");
     mend_header(&fs, &path);
     match open_with(&fs, 300) {
-        Err(Error::Incompatible { found, supported, .. }) => assert_eq!((found, supported), (6, 5)),
+        Err(Error::Incompatible { found, supported, .. }) => assert_eq!((found, supported), (7, 6)),
         _ => panic!("a newer version must be refused"),
     }
 }
@@ -334,9 +334,9 @@ fn mend_header(fs: &SimFs, path: &Path) {
 
 #[test]
 fn files_of_older_versions_are_read_and_gone_on_from() {
-    for version in [1, 2, 3, 4] {
+    for version in 1..6 {
         let (fs, path, records, _) = small_log(true);
-        fs.corrupt(&path, 8, 5 ^ version);
+        fs.corrupt(&path, 8, 6 ^ version);
         mend_header(&fs, &path);
         let (wal, found) = open(&fs);
         assert_eq!(found, records);
