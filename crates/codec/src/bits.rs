@@ -72,6 +72,13 @@ impl<'a> BitReader<'a> {
         Ok(value)
     }
 
+    /// Counts zeros in front of a one, and goes behind it; or goes behind `most` zeros (at most 32).
+    pub(crate) fn read_zeros(&mut self, most: u32) -> Result<u32, DecodeError> {
+        let zeros = field(self.bytes, self.at, most).trailing_zeros().min(most);
+        self.at += (zeros + 1).min(most) as usize;
+        if self.at > self.bytes.len() * 8 { Err(DecodeError::Truncated) } else { Ok(zeros) }
+    }
+
     pub(crate) fn read_golomb(&mut self) -> Result<u64, DecodeError> {
         let mut below = 0;
         while self.read(1)? == 0 {

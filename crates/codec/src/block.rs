@@ -26,7 +26,7 @@ pub struct Encoder {
     effort: Effort,
     ints: Memory,
     floats: FloatMemory,
-    differences: Memory,
+    differences: int::Differences,
 }
 
 impl Encoder {
@@ -36,7 +36,7 @@ impl Encoder {
             effort,
             ints: Memory::default(),
             floats: FloatMemory::default(),
-            differences: Memory::of_differences(),
+            differences: int::Differences::default(),
         }
     }
 
@@ -46,7 +46,7 @@ impl Encoder {
     /// Panics if they are more than [`MAX_ROWS`].
     pub fn encode_differences(&mut self, differences: &[u64], out: &mut Vec<u8>) {
         assert!(differences.len() <= MAX_ROWS, "{} rows in one block", differences.len());
-        int::encode_alike(differences, int::Sign::Unsigned, self.effort, &mut self.differences, out);
+        int::encode_differences(differences, self.effort, &mut self.differences, out);
     }
 
     /// Appends `column` as one block.

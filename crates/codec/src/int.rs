@@ -1,7 +1,7 @@
 //! Blocks of integers: every other kind of value ends up here.
 //!
 //! A codec is a transform that hands its main stream on to the next block (delta, scale, runs, dictionary, split)
-//! or an end (raw, constant, packed, rANS). The main stream stands last and without a length; side streams stand
+//! or an end (raw, constant, packed, rANS, Rice). The main stream stands last and without a length; side streams stand
 //! before it behind their lengths. Nesting is limited on both sides, so that hostile bytes cannot exhaust the stack.
 
 mod delta;
@@ -10,6 +10,7 @@ mod linear;
 mod packed;
 pub(crate) mod pieces;
 mod plan;
+mod rice;
 mod runs;
 mod scaled;
 
@@ -112,6 +113,46 @@ pub(crate) fn encode(values: &[u64], sign: Sign, effort: Effort, out: &mut Vec<u
 /// Appends a block of `values` that may be like the one before.
 pub(crate) fn encode_alike(values: &[u64], sign: Sign, effort: Effort, memory: &mut Memory, out: &mut Vec<u8>) {
     encode_level_alike(values, sign, Level { effort, depth: DEPTH - 1, dictionary: true }, memory, out);
+}
+
+/// How blocks of differences were written of late.
+#[derive(Debug)]
+pub(crate) struct Differences {
+    memory: Memory,
+    /// Whether Rice codes were the shortest, with how many bits a row, and the blocks that were written so since.
+    rice: bool,
+    bits: f64,
+    uses: u32,
+}
+
+impl Default for Differences {
+    fn default() -> Self {
+        Differences { memory: Memory::of_differences(), rice: false, bits: 0.0, uses: USES }
+    }
+}
+
+/// Appends a block of zigzagged differences that may be like the one before.
+pub(crate) fn encode_differences(values: &[u64], effort: Effort, before: &mut Differences, out: &mut Vec<u8>) {
+    let start = out.len();
+    let bits = |bytes: usize| bytes as f64 * 8.0 / values.len().max(1) as f64;
+    if values.iter().all(|value| Some(value) == values.first()) {
+        return encode_alike(values, Sign::Unsigned, effort, &mut before.memory, out);
+    }
+    before.uses += 1;
+    let plan = rice::Plan::of(values);
+    if before.rice && before.uses < USES && bits(plan.bytes()) <= before.bits * 1.1 + 0.02 {
+        return plan.write(values, out);
+    }
+    encode_alike(values, Sign::Unsigned, effort, &mut before.memory, out);
+    if before.rice || before.uses >= USES {
+        before.uses = 0;
+    }
+    before.rice = plan.bytes() < out.len() - start;
+    if before.rice {
+        out.truncate(start);
+        plan.write(values, out);
+    }
+    before.bits = bits(out.len() - start);
 }
 
 fn encode_level(values: &[u64], sign: Sign, level: Level, out: &mut Vec<u8>) {
@@ -304,6 +345,7 @@ fn decode_level(bytes: &[u8], out: &mut [u64], depth: u8) -> Result<(), DecodeEr
         tag::INT_DICTIONARY => dictionary::decode(&mut reader, out, depth)?,
         tag::INT_PACKED => packed::decode(&mut reader, out, depth)?,
         tag::INT_RANS => rans::decode(&mut reader, out, depth)?,
+        tag::INT_RICE => rice::decode(&mut reader, out)?,
         other => return Err(DecodeError::UnknownTag(other)),
     }
     reader.finish()

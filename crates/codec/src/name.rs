@@ -23,6 +23,7 @@ enum End {
     Dictionary,
     Packed,
     Rans,
+    Rice,
 }
 
 /// The name of the codec that wrote a block; `"unknown"` if its tag is.
@@ -57,6 +58,7 @@ fn find_name(bytes: &[u8]) -> Result<&'static str, DecodeError> {
             tag::INT_DICTIONARY => End::Dictionary,
             tag::INT_PACKED => End::Packed,
             tag::INT_RANS => End::Rans,
+            tag::INT_RICE => End::Rice,
             step => {
                 step_over(step, &mut reader, &mut steps)?;
                 continue;
@@ -119,6 +121,7 @@ macro_rules! with_end {
             End::Dictionary => concat!($($prefix),+, "dictionary"),
             End::Packed => concat!($($prefix),+, "packed"),
             End::Rans => concat!($($prefix),+, "rans"),
+            End::Rice => concat!($($prefix),+, "rice"),
         }
     };
 }

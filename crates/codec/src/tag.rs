@@ -30,6 +30,8 @@ pub(crate) const INT_PACKED: u8 = 0x16;
 pub(crate) const INT_RANS: u8 = 0x17;
 /// Weights, then what a guess from the rows before leaves.
 pub(crate) const INT_LINEAR: u8 = 0x18;
+/// Quotients in unary and remainders in bits.
+pub(crate) const INT_RICE: u8 = 0x19;
 
 /// Floats as they are.
 pub(crate) const FLOAT_RAW: u8 = 0x20;
