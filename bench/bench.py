@@ -69,7 +69,7 @@ def settings():
         "rounds": choose(3, 1),  # of inserts by engines that take turns
         "run_ms": choose(1000, 100),  # of each round
         "series": choose(100_000, 8000),  # of the trickle
-        "polls": choose(192, 2),
+        "polls": choose(288, 2),  # every five minutes for a day
         "ring": choose(1_000_000, 50_000),
     }
 
