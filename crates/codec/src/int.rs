@@ -119,40 +119,46 @@ pub(crate) fn encode_alike(values: &[u64], sign: Sign, effort: Effort, memory: &
 #[derive(Debug)]
 pub(crate) struct Differences {
     memory: Memory,
-    /// Whether Rice codes were the shortest, with how many bits a row, and the blocks that were written so since.
-    rice: bool,
+    /// The bits of a remainder, if Rice codes were the shortest.
+    rice: Option<u32>,
+    /// The bits of a row then, and the blocks that were written so since.
     bits: f64,
     uses: u32,
 }
 
 impl Default for Differences {
     fn default() -> Self {
-        Differences { memory: Memory::of_differences(), rice: false, bits: 0.0, uses: USES }
+        Differences { memory: Memory::of_differences(), rice: None, bits: 0.0, uses: USES }
     }
 }
 
 /// Appends a block of zigzagged differences that may be like the one before.
 pub(crate) fn encode_differences(values: &[u64], effort: Effort, before: &mut Differences, out: &mut Vec<u8>) {
     let start = out.len();
-    let bits = |bytes: usize| bytes as f64 * 8.0 / values.len().max(1) as f64;
+    let bits = |out: &Vec<u8>| (out.len() - start) as f64 * 8.0 / values.len().max(1) as f64;
     if values.iter().all(|value| Some(value) == values.first()) {
         return encode_alike(values, Sign::Unsigned, effort, &mut before.memory, out);
     }
     before.uses += 1;
-    let plan = rice::Plan::of(values);
-    if before.rice && before.uses < USES && bits(plan.bytes()) <= before.bits * 1.1 + 0.02 {
-        return plan.write(values, out);
+    let is_due = before.uses > USES;
+    if let Some(remainder) = before.rice.filter(|_| !is_due) {
+        rice::write(values, remainder, out);
+        if bits(out) <= before.bits * 1.1 + 0.02 {
+            return;
+        }
+        out.truncate(start);
     }
     encode_alike(values, Sign::Unsigned, effort, &mut before.memory, out);
-    if before.rice || before.uses >= USES {
+    if is_due || before.rice.is_some() {
+        let (remainder, bits) = rice::best_remainder(values);
+        before.rice = Some(remainder).filter(|_| rice::block_bytes(bits) < out.len() - start);
         before.uses = 0;
     }
-    before.rice = plan.bytes() < out.len() - start;
-    if before.rice {
+    if let Some(remainder) = before.rice {
         out.truncate(start);
-        plan.write(values, out);
+        rice::write(values, remainder, out);
     }
-    before.bits = bits(out.len() - start);
+    before.bits = bits(out);
 }
 
 fn encode_level(values: &[u64], sign: Sign, level: Level, out: &mut Vec<u8>) {

@@ -239,8 +239,16 @@ impl Engine {
     }
 }
 
-/// A prepare record without its second phase: XID, position, commit body, edits.
-type OpenPrepare = (Vec<u8>, Lsn, (Form, Vec<u8>), Vec<u8>);
+/// A prepare record without its second phase.
+pub(crate) struct OpenPrepare {
+    xid: Vec<u8>,
+    /// Where the record ends.
+    pub lsn: Lsn,
+    /// As in a commit record.
+    pub body: (Form, Vec<u8>),
+    /// Of its segments.
+    pub edits: Vec<u8>,
+}
 
 /// Opens the segment that an edit adds to a table; other edits are noted.
 type OpenSegment<'a> = &'a dyn Fn(&Arc<Table>, &Edit) -> Option<Arc<LiveSegment>>;
@@ -254,38 +262,29 @@ pub(crate) struct Replayed {
 impl Replayed {
     /// A prepare record.
     pub fn prepare(&mut self, xid: &[u8], lsn: Lsn, (form, body): (Form, &[u8]), edits: &[u8]) {
-        self.open.retain(|(known, ..)| known != xid);
-        self.open.push((xid.to_vec(), lsn, (form, body.to_vec()), edits.to_vec()));
+        self.open.retain(|known| known.xid != xid);
+        let (body, edits) = ((form, body.to_vec()), edits.to_vec());
+        self.open.push(OpenPrepare { xid: xid.to_vec(), lsn, body, edits });
     }
 
-    /// The word on it: its log position, writes and segments, if the prepare record is still in the log.
-    pub fn decided(&mut self, xid: &[u8]) -> Option<(Lsn, (Form, Vec<u8>), Vec<u8>)> {
-        let at = self.open.iter().position(|(known, ..)| known == xid)?;
-        let (_, lsn, body, edits) = self.open.remove(at);
-        Some((lsn, body, edits))
+    /// The word on it: takes it, if the prepare record is still in the log.
+    pub fn decided(&mut self, xid: &[u8]) -> Option<OpenPrepare> {
+        let at = self.open.iter().position(|known| known.xid == xid)?;
+        Some(self.open.remove(at))
     }
 
     /// What still waits for its coordinator.
     pub fn into_prepared(self, tables: &Tables, open_segment: OpenSegment<'_>) -> Option<Vec<Arc<Prepared>>> {
         // Owners count down from the top: transactions that are begun count up from 1.
         let numbered = self.open.into_iter().zip((0..u64::MAX).rev());
-        numbered
-            .map(|((xid, lsn, body, edits), owner)| prepared_of(tables, xid, lsn, &body, &edits, owner, open_segment))
-            .collect()
+        numbered.map(|(open, owner)| prepared_of(tables, open, owner, open_segment)).collect()
     }
 }
 
-fn prepared_of(
-    tables: &Tables,
-    xid: Vec<u8>,
-    lsn: Lsn,
-    (form, body): &(Form, Vec<u8>),
-    edits: &[u8],
-    owner: u64,
-    open_segment: OpenSegment<'_>,
-) -> Option<Arc<Prepared>> {
+fn prepared_of(tables: &Tables, open: OpenPrepare, owner: u64, open_segment: OpenSegment<'_>) -> Option<Arc<Prepared>> {
+    let OpenPrepare { xid, lsn, body: (form, body), edits } = open;
     let mut writes: Vec<TableWrites> = Vec::new();
-    for logged in log_record::decode_body(*form, body)? {
+    for logged in log_record::decode_body(form, &body)? {
         let Some(table) = tables.by_id.get(&logged.table) else { continue };
         let layout = table.layout();
         let mut own = OwnWrites::default();
@@ -309,7 +308,7 @@ fn prepared_of(
         }
         writes.push(TableWrites { table: table.clone(), layout, own: Arc::new(RwLock::new(own)), newest: None });
     }
-    for edit in crate::manifest::decode_edits(edits)? {
+    for edit in crate::manifest::decode_edits(&edits)? {
         let Some(t) = edit.table().and_then(|id| writes.iter().find(|t| t.table.id == id)) else { continue };
         t.table.note_counter(&edit);
         if let Some(segment) = open_segment(&t.table, &edit) {

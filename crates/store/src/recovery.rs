@@ -57,10 +57,11 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
             Record::CommitPrepared { first_seq, seq, xid } => {
                 newest_seq = newest_seq.max(seq);
                 // No prepare record: its log file is gone, because everything of it is in segments.
-                let Some((lsn, (form, body), edits)) = prepared.decided(xid) else { return Ok(()) };
-                let writes = log_record::decode_body(form, &body).ok_or_else(damaged)?;
-                writes.iter().try_for_each(|t| replay(&tables, seq, lsn, t)).ok_or_else(damaged)?;
-                let edits = crate::manifest::decode_edits(&edits).ok_or_else(damaged)?;
+                let Some(open) = prepared.decided(xid) else { return Ok(()) };
+                let (form, body) = &open.body;
+                let writes = log_record::decode_body(*form, body).ok_or_else(damaged)?;
+                writes.iter().try_for_each(|t| replay(&tables, seq, open.lsn, t)).ok_or_else(damaged)?;
+                let edits = crate::manifest::decode_edits(&open.edits).ok_or_else(damaged)?;
                 links.extend(missing_links(&state, edits, first_seq, seq));
             }
         }

@@ -266,12 +266,14 @@ pub fn rows_before(rows: &RowGroup, key: &[u8], or_equal: bool) -> Result<usize>
         let Some((lines, width)) = rows.key_lines(part)? else { break };
         let Some((value, behind)) = key::split_int(rest, width) else { break };
         low = lines.partition_point(low..high, |other| other < value);
-        high = lines.partition_point(low..high, |other| other == value);
         rest = behind;
+        let is_whole = part + 1 == rows.key_parts();
+        if rest.is_empty() && !(is_whole && or_equal) {
+            return Ok(low);
+        }
+        high = lines.partition_point(low..high, |other| other == value);
         if rest.is_empty() {
-            // All of them begin with `key`, or are it.
-            let is_whole = part + 1 == rows.key_parts();
-            return Ok(if is_whole && or_equal { high } else { low });
+            return Ok(high);
         }
     }
     let mut scratch = Vec::new();

@@ -606,7 +606,8 @@ fn rows_between(
 ) -> Result<u64> {
     let index = segment.index()?;
     // Exact: the key columns of the groups at both ends are what the query reads next.
-    let rows_below = |key: &[u8]| -> Result<u64> {
+    let mut opened: Option<(usize, Arc<RowGroup>)> = None;
+    let mut rows_below = |key: &[u8]| -> Result<u64> {
         let number = index.find_group(key);
         if number >= index.group_count() {
             return Ok(index.rows());
@@ -615,11 +616,17 @@ fn rows_between(
         if key <= group.first_key {
             return Ok(group.first_row);
         }
-        let rows = RowGroup::from_segment(layout.clone(), segment.clone(), number, 0)?;
-        Ok(group.first_row + rows_before(&rows, key, false)? as u64)
+        let rows = match opened.take() {
+            // Mostly both ends are in the same group.
+            Some((of, rows)) if of == number => rows,
+            _ => RowGroup::from_segment(layout.clone(), segment.clone(), number, 0)?,
+        };
+        let before = rows_before(&rows, key, false)?;
+        opened = Some((number, rows));
+        Ok(group.first_row + before as u64)
     };
-    let from = low.map_or(Ok(0), rows_below)?;
-    let to = high.map_or(Ok(index.rows()), rows_below)?;
+    let from = low.map_or(Ok(0), &mut rows_below)?;
+    let to = high.map_or(Ok(index.rows()), &mut rows_below)?;
     Ok(to.saturating_sub(from))
 }
 

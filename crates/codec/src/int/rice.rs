@@ -11,54 +11,47 @@ use crate::{DecodeError, tag};
 /// So many zeros say that the value follows as it is.
 const ESCAPE: u32 = 8;
 
-/// How values are written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
-    /// Bits of a remainder.
-    remainder: u32,
-    /// Bits of a value that stands as it is.
-    width: u32,
-    /// What all of them take.
-    bits: u64,
+/// The bits of a remainder with which values take the least, or nearly so, and what they take.
+pub(crate) fn best_remainder(values: &[u64]) -> (u32, u64) {
+    let width = width(values);
+    // It is nearly as long as values are in the mean: of their lengths, which one far off hardly moves.
+    let lengths: u32 = values.iter().map(|&value| bit_length(value)).sum();
+    let mean = lengths / values.len().max(1) as u32;
+    let tried = mean.saturating_sub(1)..=(mean + 1).min(63);
+    let bits = tried.map(|remainder| (remainder, bits(values, remainder, width)));
+    bits.min_by_key(|&(_, bits)| bits).unwrap_or((0, 0))
 }
 
-impl Plan {
-    /// The best one, or nearly so.
-    pub(crate) fn of(values: &[u64]) -> Plan {
-        let width = bit_length(values.iter().fold(0, |all, &value| all | value));
-        // The best remainder is nearly as long as values are in the mean; of their lengths, which one far off hardly moves.
-        let lengths: u32 = values.iter().map(|&value| bit_length(value)).sum();
-        let mean = lengths / values.len().max(1) as u32;
-        let plans = (mean.saturating_sub(1)..=(mean + 1).min(63)).map(|remainder| {
-            let bits = bits(values, remainder, width);
-            Plan { remainder, width, bits }
-        });
-        plans.min_by_key(|plan| plan.bits).unwrap_or(Plan { remainder: 0, width, bits: 0 })
-    }
+/// Bytes of a block whose values take so many bits.
+pub(crate) fn block_bytes(bits: u64) -> usize {
+    3 + bits.div_ceil(8) as usize
+}
 
-    /// Bytes of the block.
-    pub(crate) fn bytes(&self) -> usize {
-        3 + self.bits.div_ceil(8) as usize
-    }
-
-    /// Appends the block.
-    pub(crate) fn write(&self, values: &[u64], out: &mut Vec<u8>) {
-        let Plan { remainder, width, .. } = *self;
-        out.extend_from_slice(&[tag::INT_RICE, remainder as u8, width as u8]);
-        let mut bits = BitWriter::with_capacity(self.bytes());
-        for &value in values {
-            let quotient = value >> remainder;
-            if quotient < u64::from(ESCAPE) {
-                let quotient = quotient as u32;
-                bits.write(1 << quotient, quotient + 1);
-                bits.write(value & mask(remainder), remainder);
-            } else {
-                bits.write(0, ESCAPE);
-                bits.write(value, width);
-            }
+/// Appends a block.
+pub(crate) fn write(values: &[u64], remainder: u32, out: &mut Vec<u8>) {
+    let width = width(values);
+    out.extend_from_slice(&[tag::INT_RICE, remainder as u8, width as u8]);
+    let mut bits = BitWriter::with_capacity(values.len() * (remainder as usize + 2) / 8 + 8);
+    let low = mask(remainder);
+    for &value in values {
+        let quotient = value >> remainder;
+        if quotient < u64::from(ESCAPE) && remainder < 64 - ESCAPE {
+            let quotient = quotient as u32;
+            bits.write((value & low) << 1 << quotient | 1 << quotient, quotient + 1 + remainder);
+        } else if quotient < u64::from(ESCAPE) {
+            bits.write(1 << quotient, quotient as u32 + 1);
+            bits.write(value & low, remainder);
+        } else {
+            bits.write(0, ESCAPE);
+            bits.write(value, width);
         }
-        out.extend_from_slice(&bits.finish());
     }
+    out.extend_from_slice(&bits.finish());
+}
+
+/// Bits of a value that stands as it is.
+fn width(values: &[u64]) -> u32 {
+    bit_length(values.iter().fold(0, |all, &value| all | value))
 }
 
 /// The bits of all values.
@@ -100,12 +93,17 @@ mod tests {
         fn values_come_back_and_no_bytes_panic(
             values in (0u32..65).prop_flat_map(|width| prop::collection::vec(
                 prop_oneof![20 => any::<u64>().prop_map(move |v| v & mask(width)), 1 => any::<u64>()], 1..300)),
+            other in 0u32..64,
             (at, flip) in (any::<prop::sample::Index>(), 1u8..),
         ) {
-            let plan = Plan::of(&values);
+            let (best, bits) = best_remainder(&values);
             let mut block = Vec::new();
-            plan.write(&values, &mut block);
-            prop_assert_eq!(block.len(), plan.bytes());
+            write(&values, best, &mut block);
+            prop_assert_eq!(block.len(), block_bytes(bits));
+            prop_assert_eq!(read(&block, values.len()), Ok(values.clone()));
+            // Whatever the blocks before had is right, if not short.
+            block.clear();
+            write(&values, other, &mut block);
             prop_assert_eq!(read(&block, values.len()), Ok(values.clone()));
             for len in 0..block.len() {
                 prop_assert!(read(&block[..len], values.len()).is_err());
@@ -123,17 +121,17 @@ mod tests {
         let mut state = 1u64;
         let mut noise = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 32) * 53 >> 32
+            ((state >> 32) * 53) >> 32
         };
         let mut step = || (0..4).map(|_| noise()).sum::<u64>().wrapping_sub(104);
         let values: Vec<u64> = (0..4000).map(|_| crate::bits::zigzag(step())).collect();
-        let bits = Plan::of(&values).bits as f64 / 4000.0;
+        let bits = best_remainder(&values).1 as f64 / 4000.0;
         assert!((6.9..7.25).contains(&bits), "{bits} bits");
         // One that is far off costs itself.
         let with_jump: Vec<u64> = values.iter().copied().chain([1 << 60]).collect();
-        assert!(Plan::of(&with_jump).bits < Plan::of(&values).bits + 200);
+        assert!(best_remainder(&with_jump).1 < best_remainder(&values).1 + 200);
         // What hardly changes takes a bit.
         let calm: Vec<u64> = (0..100).map(|n| if n % 50 == 7 { 900 } else { 0 }).collect();
-        assert_eq!(Plan::of(&calm).bits, 98 + 2 * (8 + 10));
+        assert_eq!(best_remainder(&calm), (0, 98 + 2 * (8 + 10)));
     }
 }
