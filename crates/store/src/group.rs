@@ -16,7 +16,7 @@ use crate::live::LiveSegment;
 use crate::memtable::RowCollector;
 use crate::row::RowLayout;
 use crate::schema::Lane;
-use crate::segment::Compact;
+use crate::segment::{Compact, SegmentIndex};
 
 /// Sequence numbers from here on are a transaction's own uncommitted writes: it always sees them.
 pub const OWN_SEQ: u64 = 1 << 63;
@@ -116,14 +116,14 @@ impl RowGroup {
         })
     }
 
-    /// A group of a segment. `base_seq` stands in for the segment's own while that is not committed.
+    /// A group of a segment, whose footer the caller has at hand. `base_seq` stands in for the segment's own while that is not
+    /// committed.
     pub fn from_segment(
         layout: Arc<RowLayout>,
-        segment: Arc<LiveSegment>,
+        (segment, index): (Arc<LiveSegment>, &SegmentIndex),
         group: usize,
         base_seq: u64,
     ) -> Result<Arc<RowGroup>> {
-        let index = segment.index()?;
         let entry = index.group(group);
         let tombstones = if entry.tombstones > 0 { segment.tombstones(group)? } else { None };
         let seqs = if entry.max_seq_offset > 0 { segment.seqs(group)? } else { None };

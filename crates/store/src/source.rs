@@ -16,6 +16,7 @@ use crate::live::LiveSegment;
 use crate::memtable::{Memtable, RowCollector};
 use crate::own::OwnWrites;
 use crate::row::RowLayout;
+use crate::segment::SegmentIndex;
 
 /// Rows copied out of a memtable at once: few at first (a point read needs one), then more.
 const FIRST_BATCH: usize = 8;
@@ -147,7 +148,8 @@ impl Source {
         match (after, self.input.clone()) {
             (After::Key(key), _) => self.collect(Some(key), false),
             (After::Group(group), Input::Segment { segment, base_seq }) => {
-                self.open_group(&segment, base_seq, group, None)
+                let index = segment.index()?;
+                self.open_group((&segment, &index), base_seq, group, None)
             }
             _ => Ok(()),
         }
@@ -211,19 +213,22 @@ impl Source {
             (Some(key), Direction::Forward) => index.find_group(key),
             (Some(key), Direction::Backward) => last_group_from(&index, key),
         };
-        if group < count { self.open_group(segment, base_seq, group, from.map(|key| (key, inclusive))) } else { Ok(()) }
+        match group < count {
+            true => self.open_group((segment, &index), base_seq, group, from.map(|key| (key, inclusive))),
+            false => Ok(()),
+        }
     }
 
     /// Loads a group and stands on its first row in walking order, or on the first at or behind a key.
     fn open_group(
         &mut self,
-        segment: &Arc<LiveSegment>,
+        (segment, index): (&Arc<LiveSegment>, &SegmentIndex),
         base_seq: u64,
         group: usize,
         at: Option<(&[u8], bool)>,
     ) -> Result<()> {
-        let rows = RowGroup::from_segment(self.layout.clone(), segment.clone(), group, base_seq)?;
-        let count = segment.index()?.group_count();
+        let rows = RowGroup::from_segment(self.layout.clone(), (segment.clone(), index), group, base_seq)?;
+        let count = index.group_count();
         let following = match self.direction {
             Direction::Forward => Some(group + 1).filter(|&g| g < count),
             Direction::Backward => group.checked_sub(1),
@@ -242,14 +247,14 @@ impl Source {
                 Ok(())
             }
             // Versions of the sought key may fill the group to its end: the next one is wholly behind.
-            (None, Some(group)) => self.open_group(segment, base_seq, group, at),
+            (None, Some(group)) => self.open_group((segment, index), base_seq, group, at),
             (None, None) => Ok(()),
         }
     }
 }
 
 /// The last group that may hold a row whose key is at most `key`.
-fn last_group_from(index: &crate::segment::SegmentIndex, key: &[u8]) -> usize {
+fn last_group_from(index: &SegmentIndex, key: &[u8]) -> usize {
     let (mut low, mut high) = (0, index.group_count());
     while low < high {
         let mid = (low + high) / 2;

@@ -583,7 +583,7 @@ pub(crate) fn find_in_segment(
     if number >= index.group_count() || index.group(number).first_key > key {
         return Ok(None);
     }
-    let group = RowGroup::from_segment(layout.clone(), segment.clone(), number, base_seq)?;
+    let group = RowGroup::from_segment(layout.clone(), (segment.clone(), &index), number, base_seq)?;
     let row = rows_before(&group, key, false)?;
     if row >= group.rows() {
         return Ok(None);
@@ -619,7 +619,7 @@ fn rows_between(
         let rows = match opened.take() {
             // Mostly both ends are in the same group.
             Some((of, rows)) if of == number => rows,
-            _ => RowGroup::from_segment(layout.clone(), segment.clone(), number, 0)?,
+            _ => RowGroup::from_segment(layout.clone(), (segment.clone(), &index), number, 0)?,
         };
         let before = rows_before(&rows, key, false)?;
         opened = Some((number, rows));

@@ -164,7 +164,8 @@ impl Block<'_> {
         let group = match &self.from {
             From::Rows(rows) => rows.clone(),
             From::Segment { segment, group, base_seq, .. } => {
-                RowGroup::from_segment(self.view.layout.clone(), segment.clone(), *group, *base_seq)?
+                let of = (segment.clone(), &*segment.index()?);
+                RowGroup::from_segment(self.view.layout.clone(), of, *group, *base_seq)?
             }
         };
         Ok(self.group.get_or_init(|| group))

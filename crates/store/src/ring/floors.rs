@@ -69,8 +69,10 @@ fn share_gone(
     // Rows of a series lie side by side, the older ones first: every n-th tells how many there are.
     let step = (segment.meta().rows / ROWS_LOOKED_AT).clamp(1, 16) as usize;
     let (mut looked_at, mut gone) = (0, 0);
-    for number in 0..segment.index()?.group_count() {
-        let group = RowGroup::from_segment(layout.clone(), segment.clone(), number, segment.meta().base_seq)?;
+    let index = segment.index()?;
+    for number in 0..index.group_count() {
+        let of = (segment.clone(), &*index);
+        let group = RowGroup::from_segment(layout.clone(), of, number, segment.meta().base_seq)?;
         for row in (0..group.rows()).step_by(step) {
             looked_at += 1;
             gone += u64::from(places.is_row_gone(&group, row, horizon)?);

@@ -39,7 +39,8 @@ fn group(layout: &Arc<RowLayout>, fs: &SimFs, meta: &SegmentMeta, group: usize) 
     let cache = Arc::new(BlockCache::new(1 << 20));
     let fs: Arc<dyn Fs> = Arc::new(fs.clone());
     let segment = LiveSegment::open(&fs, &cache, Path::new(DIR), TABLE, meta.clone());
-    (RowGroup::from_segment(layout.clone(), segment, group, 0).unwrap(), cache)
+    let index = segment.index().unwrap();
+    (RowGroup::from_segment(layout.clone(), (segment, &index), group, 0).unwrap(), cache)
 }
 
 fn read(column: &Column, row: usize) -> Cell {
@@ -165,7 +166,7 @@ fn what_reads_of_single_rows_keep_is_small_and_serves_all_readers() {
     reads.remove(segment.path()).unwrap();
     cache.files().close(meta.id);
     // All of it is there: no other read needs the file.
-    let again = RowGroup::from_segment(layout.clone(), segment.clone(), 0, 0).unwrap();
+    let again = RowGroup::from_segment(layout.clone(), (segment.clone(), &segment.index().unwrap()), 0, 0).unwrap();
     let mut row = Vec::new();
     again.push_row(rows - 1, &mut row).unwrap();
     assert_eq!(cache.counters().misses, misses);
