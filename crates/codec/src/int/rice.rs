@@ -1,5 +1,5 @@
 //! Rice codes: a quotient in unary and the remainder in bits. For blocks of a few hundred differences, for which an entropy code's
-//! table would take more than it gives: half a bit a value above what is possible, and three bytes for the block.
+//! table would take more than it gives: a tenth of a bit a value above the entropy of a walk, and three bytes for the block.
 //!
 //! R. F. Rice, "Some practical universal noiseless coding techniques", JPL 1979. Quotients end at [`ESCAPE`], as in LOCO-I
 //! (Weinberger, Seroussi and Sapiro 2000): what is far off stands as it is.
