@@ -322,14 +322,13 @@ impl Engine {
             queue.next_seq = seq;
             self.enqueue(&mut queue, seq - 1, self.wal.position(), (tables, txn.drops.clone()), None, None)
         };
-        let durable = self.commit_manifest(&edits);
-        let committed: Vec<SegmentMeta> = edits
-            .into_iter()
-            .filter_map(|edit| match edit {
-                Edit::AddSegment { meta, .. } => Some(meta),
-                _ => None,
-            })
-            .collect();
+        let metas = edits.iter().filter_map(|edit| match edit {
+            Edit::AddSegment { meta, .. } => Some(meta.clone()),
+            _ => None,
+        });
+        let committed: Vec<SegmentMeta> = metas.collect();
+        let changed = pending.tables.iter().map(|t| &*t.table).chain(pending.drops.iter().map(|d| &*d.table));
+        let durable = self.commit_with_horizons(edits, &changed.filter(|t| !t.is_index()).collect::<Vec<_>>());
         if durable.is_ok() {
             adopt_segments(self, &pending, &committed);
         } else if self.manifest.is_poisoned() {

@@ -58,6 +58,8 @@ pub struct Engine {
     pub(crate) commit_queue: Mutex<CommitQueue>,
     /// Shared by commits from their number to their application; a backup takes it alone for its point in time.
     pub(crate) commit_gate: RwLock<()>,
+    /// Held by whoever tells the manifest where horizons are.
+    pub(crate) keeping_horizons: Mutex<()>,
     /// Held while a backup takes its folder.
     pub(crate) backup_turn: Mutex<()>,
     /// Held while a commit is applied, or while none may be.
@@ -149,6 +151,7 @@ impl Engine {
                 log_kept_from: Default::default(),
             }),
             commit_gate: RwLock::new(()),
+            keeping_horizons: Mutex::new(()),
             backup_turn: Mutex::new(()),
             apply_turn: Mutex::new(()),
             applied_wait: Mutex::new(()),
@@ -192,6 +195,12 @@ impl Engine {
     /// Makes everything durable and stops the threads.
     pub fn close(&self) -> Result<()> {
         self.workers.stop();
+        // A full disk keeps no server from its shutdown.
+        if self.poisoned().is_none()
+            && let Err(error) = self.keep_horizons()
+        {
+            tracing::warn!(%error, "could not keep the horizons of rings: rows that left may be back until the next write");
+        }
         if self.poisoned().is_some() {
             return Ok(());
         }

@@ -12,7 +12,7 @@ use crate::limits;
 use crate::live::LiveSegment;
 use crate::manifest::edit::Edit;
 use crate::memtable::{Memtable, VersionRef, Versions};
-use crate::ring::{WRITE_TRIES, horizon_edits};
+use crate::ring::{WRITE_TRIES, floors_edit};
 use crate::schema::Compression;
 use crate::segment::SegmentMeta;
 use crate::table::Table;
@@ -148,9 +148,12 @@ impl Engine {
         let metas = self.write_segments(table, layout, &rows, effort, room)?;
         let mut edits = table.edits_for(&metas);
         edits.push(Edit::Flushed { table: table.id, seq: complete_up_to });
-        if !table.is_index() && table.version().gate.latest().is_some() {
-            edits.extend(horizon_edits(table));
-        }
+        let tiers = table.tiers();
+        let with_horizons: Vec<&Table> = match table.is_index() {
+            true => Vec::new(),
+            false => std::iter::once(table).chain(tiers.iter().map(|tier| &*tier.table)).collect(),
+        };
+        edits.extend(with_horizons.iter().filter_map(|table| floors_edit(table)));
         let refreshed = match self.refresh_tiers(table, memtable, complete_up_to, room) {
             Ok(refreshed) => refreshed,
             Err(error) => {
@@ -166,7 +169,7 @@ impl Engine {
         let written = metas.iter().map(|m| m.bytes).sum::<u64>() + refreshed.bytes();
         edits.extend(refreshed.edits(table));
         edits.extend(table.gone_edits(&gone));
-        if let Err(error) = self.commit_manifest(&edits) {
+        if let Err(error) = self.commit_with_horizons(edits, &with_horizons) {
             self.remove_refused(table, &metas);
             self.remove_refreshed(&refreshed);
             return Err(error);

@@ -80,6 +80,8 @@ pub struct Gate {
     /// The horizons that open snapshots see, oldest first, each with the sequence number from which on it holds.
     moves: RwLock<Vec<(u64, Position)>>,
     floors: RwLock<Option<Arc<Floors>>>,
+    /// The position that the manifest has.
+    kept: RwLock<Position>,
     /// See [`Gate::series_gone`].
     series_gone: RwLock<Arc<SeriesLines>>,
     /// Rows of this time and later ones are certainly not gone: asked for each row that is inserted.
@@ -141,6 +143,16 @@ impl Gate {
         }
     }
 
+    /// The position that the manifest has.
+    pub(crate) fn kept(&self) -> Position {
+        self.kept.read().clone()
+    }
+
+    /// The manifest has this one now.
+    pub(crate) fn note_kept(&self, position: Position) {
+        *self.kept.write() = position;
+    }
+
     /// Series and keys of the floors, if there are any.
     pub fn floors(&self) -> Option<Vec<(Key, Key)>> {
         let floors = self.floors.read().clone()?;
@@ -168,6 +180,7 @@ impl Gate {
         self.moves.write().clear();
         self.visible_from.store(0, Ordering::Release);
         *self.floors.write() = None;
+        *self.kept.write() = Position::default();
         *self.series_gone.write() = Arc::default();
     }
 

@@ -182,6 +182,7 @@ fn open_tables(config: &Config, fs: &Arc<dyn Fs>, cache: &Arc<BlockCache>, state
             table.definition.write().clone_from(definition);
         }
         if let Some(position) = entry.properties.get(HORIZON_PROPERTY).and_then(|v| Position::decode(v)) {
+            table.version().gate.note_kept(position.clone());
             table.version().gate.restore(position);
         }
         if let Some(floors) = entry.properties.get(FLOORS_PROPERTY).and_then(|v| decode_floors(v)) {

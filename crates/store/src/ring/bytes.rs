@@ -186,13 +186,8 @@ impl Engine {
         }
         let excess = space.excess(incoming);
         let is_held = self.make_room_by_merges(&base, &space, incoming)?;
-        if excess > 0
-            && base.schema().time.is_some()
-            && let Some(to) = self.position_that_frees(&base, excess)?
-        {
-            base.ring.lock().push_to = Some(to);
-            self.commit_nothing(&base)?;
-            self.expire(&base)?;
+        if excess > 0 && base.schema().time.is_some() {
+            self.push_horizon(&base, &base, || self.position_that_frees(&base, excess))?;
         }
         self.wait_for_readers(&base, &space, incoming);
         let room = space.reserve(incoming);
@@ -255,10 +250,9 @@ impl Engine {
             }
             // A little more than needed: each segment may have to be written anew.
             let share = excess.max(most) as f64 / linked_bytes(base).max(1) as f64;
-            let Some(to) = position_of_share(&base.version(), &base.layout(), share)? else { return Ok(false) };
-            base.ring.lock().push_to = Some(to);
-            self.commit_nothing(base)?;
-            self.expire(base)?;
+            if !self.push_horizon(base, base, || position_of_share(&base.version(), &base.layout(), share))? {
+                return Ok(false);
+            }
         }
     }
 
@@ -380,13 +374,12 @@ impl Engine {
             && let Some(largest) = left.iter().max_by_key(|tier| segment_bytes(tier)).cloned()
         {
             let before = segment_bytes(&largest);
-            if let Some(mut to) = self.position_that_frees(&largest, taken() - end)? {
+            self.push_horizon(base, &largest, || {
+                let Some(mut to) = self.position_that_frees(&largest, taken() - end)? else { return Ok(None) };
                 to.time = to.time.min(until).min(newest_time(&largest));
                 largest.pushed_until.fetch_max(to.time, Ordering::Relaxed);
-                largest.ring.lock().push_to = Some(to);
-                self.commit_nothing(base)?;
-                self.expire(&largest)?;
-            }
+                Ok(Some(to))
+            })?;
             if segment_bytes(&largest) == before {
                 left.retain(|tier| !tier.is_same(&largest));
             }
@@ -425,8 +418,7 @@ impl Engine {
             frozen.times(&mut |time| times.extend(Some(time).filter(|time| *time >= horizon)));
             let place = times.len().saturating_sub(fitting.max(1));
             if let Some((_, &mut time, _)) = times.get_mut(place).is_some().then(|| times.select_nth_unstable(place)) {
-                table.ring.lock().push_to = Some(Position { time, key: Key::new() });
-                self.commit_nothing(table)?;
+                self.push_horizon(table, table, || Ok(Some(Position { time, key: Key::new() })))?;
             }
         }
         let incoming = (rows.min(fitting) as f64 * row_bytes) as u64 + SEGMENT_OVERHEAD;

@@ -14,7 +14,7 @@ use crate::segment::SegmentId;
 use crate::table::Table;
 use crate::version::Version;
 
-use super::durable::horizon_edits;
+use super::durable::floors_edit;
 
 impl Engine {
     /// Whether a third of what is stored is behind the horizon, and no snapshot holds it: for tables that are one chunk,
@@ -53,7 +53,7 @@ impl Engine {
         let horizon_of = |t: &Table| of_rows.as_ref().filter(|_| t.id == table.id).unwrap_or(&horizon).clone();
         let _alone: Vec<_> = tables.iter().map(|t| t.maintenance.lock()).collect();
         self.check_writable()?;
-        let mut edits = horizon_edits(table);
+        let mut edits = Vec::from_iter(floors_edit(table));
         let (mut dropped, mut closed) = (Vec::new(), Vec::new());
         for t in &tables {
             let segments = gone_segments(t, &horizon_of(t));
@@ -64,7 +64,7 @@ impl Engine {
             closed.push(chunks);
         }
         edits.extend(table.gone_edits(&gone));
-        self.commit_manifest(&edits)?;
+        self.commit_with_horizons(edits, &[table])?;
         for ((t, chunks), segments) in tables.iter().zip(closed).zip(&dropped) {
             let mut map = t.chunks.lock();
             // A flush may have come to one meanwhile.

@@ -38,7 +38,7 @@ use crate::version::Version;
 use ahead::Ahead;
 pub(crate) use bytes::{BuildShare, WRITE_TRIES, too_small};
 pub(crate) use durable::{
-    FLOORS_PROPERTY, HORIZON_PROPERTY, decode_floors, encode_floors, floors_of_writes, horizon_edits, restore,
+    FLOORS_PROPERTY, HORIZON_PROPERTY, decode_floors, encode_floors, floors_edit, floors_of_writes, restore,
 };
 use rows::count_rows;
 use series::SeriesState;
@@ -77,6 +77,11 @@ impl RingState {
     /// Rows that are not behind the horizon, if they are counted.
     pub fn rows(&self) -> Option<u64> {
         self.rows
+    }
+
+    /// Says where the horizon has to move with the next commit, to free bytes.
+    fn push_to(&mut self, to: Position) {
+        self.push_to = self.push_to.take().max(Some(to));
     }
 
     /// Where the horizon has to move to free bytes.
@@ -192,8 +197,7 @@ impl Engine {
         self.note_change(&mut state, &version, &layout, &ring, change, seq, snapshots)?;
         table.fallen_rows.fetch_add(std::mem::take(&mut state.fallen), Ordering::Relaxed);
         if let Some(time) = change.passed {
-            let to = Position { time, key: Key::new() };
-            state.push_to = state.push_to.take().max(Some(to));
+            state.push_to(Position { time, key: Key::new() });
         }
         if let Some(to) = state.push_to.take().filter(|to| *to > version.gate.position()) {
             self.pass(&mut state, &to);
@@ -326,7 +330,7 @@ impl Engine {
         if is_counted {
             // What the log has is replayed with the ring of then: a shorter one in between would leave no trace.
             let _alone = table.maintenance.lock();
-            self.commit_manifest(&horizon_edits(table))?;
+            self.commit_with_horizons(Vec::from_iter(floors_edit(table)), &[table])?;
         }
         Ok(if is_counted { before.saturating_sub(count()?) } else { 0 })
     }

@@ -25,7 +25,6 @@ use crate::manifest::edit::Edit;
 use crate::memtable::{Key, Memtable};
 use crate::merge::{Event, Merge};
 use crate::report::RunningJob;
-use crate::ring::horizon_edits;
 use crate::row::RowLayout;
 use crate::schema::{Lane, Schema};
 use crate::segment::SegmentMeta;
@@ -268,9 +267,6 @@ impl Refreshed {
         }
         let mut edits = vec![tier_seq_edit(table, self.seq)];
         edits.extend(self.tiers.iter().flat_map(|(tier, segments)| tier.table.edits_for(&metas(segments))));
-        for tier in table.tiers().iter().filter(|tier| tier.table.version().gate.latest().is_some()) {
-            edits.extend(horizon_edits(&tier.table));
-        }
         if self.has_built {
             edits.push(build_edit(table, &[]));
         }
