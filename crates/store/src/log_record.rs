@@ -7,7 +7,7 @@
 //! before have numbers of fixed width, in records of kinds 1 and 2 and rows of kind 5.
 //!
 //! Many short rows are written column by column, as in segments: a commit with readings of many series takes a fifth of
-//! the bytes then. Rows of kind 5 may be differences to those of an earlier record, see `log_base.rs`.
+//! the bytes then. Rows that others lean on may be differences to those of an earlier record, see `log_base.rs`.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::memtable::Key;
 use crate::own::OwnWrites;
 use crate::ring::encode_floors;
 use crate::row::RowLayout;
-use crate::segment::push_varint;
+use crate::segment::{push_varint, take_varint};
 
 /// First byte of a commit record in the long form.
 const LONG_COMMIT: u8 = 1;
@@ -36,6 +36,20 @@ const COMMIT: u8 = 5;
 /// First byte of a prepare record.
 const PREPARE: u8 = 6;
 
+/// First byte of a write: row bytes.
+const PUT: u8 = 0;
+/// The same: the sort key of a row that goes.
+const DELETE: u8 = 1;
+/// The same: where the horizon was.
+const HORIZON: u8 = 2;
+/// The same: where floors of series were.
+const FLOORS: u8 = 3;
+/// The same: many rows.
+const ROWS: u8 = 4;
+/// The same: many rows that others lean on, in the long form.
+const LONG_KEPT: u8 = 5;
+/// The same: many rows that others lean on.
+const KEPT: u8 = 6;
 /// Behind the writes to a table.
 const END: u8 = 7;
 
@@ -154,8 +168,8 @@ pub fn encode_kept(tables: &[Part], keep: &mut Keep<'_>) -> (Vec<u8>, Vec<usize>
         let own = own.read();
         push_varint(&mut out, u64::from(table.0));
         push_varint(&mut out, u64::from(layout.schema().version));
-        let horizon = horizon.as_ref().map(|position| (2, position.encode()));
-        let floors = (!floors.is_empty()).then(|| (3, encode_floors(floors)));
+        let horizon = horizon.as_ref().map(|position| (HORIZON, position.encode()));
+        let floors = (!floors.is_empty()).then(|| (FLOORS, encode_floors(floors)));
         let push = |out: &mut Vec<u8>, kind, bytes: &[u8]| {
             out.push(kind);
             push_bytes(out, bytes);
@@ -170,18 +184,18 @@ pub fn encode_kept(tables: &[Part], keep: &mut Keep<'_>) -> (Vec<u8>, Vec<usize>
         if rows.len() >= FEWEST_ROWS && rows.iter().map(|row| row.len()).sum::<usize>() <= LONGEST_ROWS * rows.len() {
             match keep(number, &rows) {
                 Some(rows) => {
-                    push(&mut out, 6, &rows);
+                    push(&mut out, KEPT, &rows);
                     kept.push(out.len() - rows.len());
                 }
                 None => {
-                    rows.chunks(rrd_codec::MAX_ROWS).for_each(|rows| push(&mut out, 4, &encode_rows(layout, rows)));
+                    rows.chunks(rrd_codec::MAX_ROWS).for_each(|rows| push(&mut out, ROWS, &encode_rows(layout, rows)));
                 }
             }
         } else {
-            rows.iter().for_each(|row| push(&mut out, 0, row));
+            rows.iter().for_each(|row| push(&mut out, PUT, row));
         }
         let deleted = own.map.iter().filter(|(_, write)| write.row.is_none());
-        deleted.for_each(|(key, _)| push(&mut out, 1, key));
+        deleted.for_each(|(key, _)| push(&mut out, DELETE, key));
         out.push(END);
     }
     (out, kept)
@@ -251,21 +265,20 @@ pub fn decode_body(form: Form, body: &[u8]) -> Option<Vec<LoggedTable<'_>>> {
         let table = TableId(input.number(form)?);
         let schema_version = input.number(form)?;
         let mut writes = Vec::new();
-        let mut left = if form == Form::Long { input.number(form)? } else { u32::MAX };
-        while left > 0 {
-            left -= 1;
+        let count = if form == Form::Long { Some(input.number(form)? as usize) } else { None };
+        while count.is_none_or(|count| writes.len() < count) {
             let kind = input.u8()?;
             if (form, kind) == (Form::Short, END) {
                 break;
             }
             let bytes = input.bytes(form)?;
             writes.push(match (form, kind) {
-                (_, 0) => LoggedWrite::Put(bytes),
-                (_, 1) => LoggedWrite::Delete(bytes),
-                (_, 2) => LoggedWrite::Horizon(bytes),
-                (_, 3) => LoggedWrite::Floors(bytes),
-                (_, 4) => LoggedWrite::Rows(bytes),
-                (Form::Long, 5) | (Form::Short, 6) => LoggedWrite::Kept(form, bytes),
+                (_, PUT) => LoggedWrite::Put(bytes),
+                (_, DELETE) => LoggedWrite::Delete(bytes),
+                (_, HORIZON) => LoggedWrite::Horizon(bytes),
+                (_, FLOORS) => LoggedWrite::Floors(bytes),
+                (_, ROWS) => LoggedWrite::Rows(bytes),
+                (Form::Long, LONG_KEPT) | (Form::Short, KEPT) => LoggedWrite::Kept(form, bytes),
                 _ => return None,
             });
         }
@@ -286,15 +299,7 @@ impl<'a> Input<'a> {
 
     /// A varint.
     pub fn varint(&mut self) -> Option<u64> {
-        let mut number = 0;
-        for shift in (0..63).step_by(7) {
-            let byte = u64::from(self.u8()?);
-            number |= (byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Some(number);
-            }
-        }
-        None
+        take_varint(&mut self.0)
     }
 
     /// A number below 2^32.

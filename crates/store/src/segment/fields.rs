@@ -18,6 +18,23 @@ pub(crate) fn push_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+/// Takes a varint from the front; `None` if there is none, or none that an integer can hold.
+pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0u64;
+    for (n, &byte) in bytes.iter().enumerate().take(10) {
+        let bits = u64::from(byte & 0x7f);
+        if n == 9 && bits > 1 {
+            return None;
+        }
+        value |= bits << (7 * n);
+        if byte < 0x80 {
+            *bytes = &bytes[n + 1..];
+            return Some(value);
+        }
+    }
+    None
+}
+
 /// Appends an array of integers.
 pub(crate) fn push_array(out: &mut Vec<u8>, values: impl IntoIterator<Item = u64>, effort: Effort) {
     let mut values = values.into_iter().peekable();
@@ -57,19 +74,10 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn varint(&mut self) -> Result<u64, Damage> {
-        let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7f);
-            if shift == 63 && bits > 1 {
-                break;
-            }
-            value |= bits << shift;
-            if byte < 0x80 {
-                return Ok(value);
-            }
-        }
-        Err(self.damage("an integer is too long"))
+        let mut rest = &self.bytes[self.at..];
+        let value = take_varint(&mut rest).ok_or_else(|| self.damage("an integer is cut off or too long"))?;
+        self.at = self.bytes.len() - rest.len();
+        Ok(value)
     }
 
     /// A varint of at most `limit`.

@@ -18,7 +18,7 @@ mod verify;
 pub mod writer;
 pub mod zone;
 
-pub(crate) use fields::push_varint;
+pub(crate) use fields::{push_varint, take_varint};
 pub use index::{GroupIndex, SegmentColumn, SegmentIndex, SegmentSchema};
 pub use meta::{SegmentId, SegmentMeta};
 pub use reader::{Compact, Held, Segment};
