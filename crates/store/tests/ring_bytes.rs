@@ -265,18 +265,22 @@ impl Bench {
     }
 
     fn rows_of(&self, table: &Arc<Table>) -> u64 {
+        self.count(table).0
+    }
+
+    /// The rows of a table, and whether a busy machine held up the count for so long that nobody waited for it: then the limit
+    /// counts from here on.
+    fn count(&self, table: &Arc<Table>) -> (u64, bool) {
         let since = Instant::now();
         let rows = count(&mut self.engine.begin(), table);
-        if since.elapsed() > Duration::from_secs(1) {
-            println!(
-                "a busy machine: a count took {:?}, for which nobody waits; the limit counts from here on",
-                since.elapsed()
-            );
+        let is_held_up = since.elapsed() > Duration::from_secs(1);
+        if is_held_up {
+            println!("a busy machine: a count took {:?}", since.elapsed());
             self.wait();
             self.engine.settle_ring(&self.table, false).unwrap();
             self.fs.watch("rrds", self.max_bytes);
         }
-        rows
+        (rows, is_held_up)
     }
 
     fn look(&mut self, step: u64, is_warming_up: bool) {
@@ -288,13 +292,15 @@ impl Bench {
         self.used.push(bytes * 100 / self.max_bytes);
         if step % 50 == 0 && self.is_read {
             let stored = self.table.stats();
-            let visible = self.visible();
+            let (visible, is_held_up) = self.count(&self.table);
             for tier in self.table.tiers().iter() {
                 let buckets = self.rows_of(&tier.table);
                 assert!(buckets > SENSORS / 2, "{} has {buckets} buckets at step {step}", tier.def.name);
             }
             let live = visible as f64 / stored.rows.max(1) as f64;
-            self.least_full = self.least_full.min(live * bytes as f64 / self.max_bytes as f64);
+            if !is_held_up {
+                self.least_full = self.least_full.min(live * bytes as f64 / self.max_bytes as f64);
+            }
         }
     }
 
