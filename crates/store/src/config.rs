@@ -53,6 +53,8 @@ pub struct Tuning {
     pub group_rows: usize,
     /// See [`limits::PART_ROWS`].
     pub part_rows: u64,
+    /// See [`limits::ROWS_OF_BUCKET`].
+    pub rows_of_bucket: u64,
 }
 
 impl Default for Tuning {
@@ -66,6 +68,7 @@ impl Default for Tuning {
             ring_ahead: limits::RING_AHEAD,
             group_rows: limits::GROUP_ROWS,
             part_rows: limits::PART_ROWS,
+            rows_of_bucket: limits::ROWS_OF_BUCKET,
         }
     }
 }

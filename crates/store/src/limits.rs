@@ -10,6 +10,10 @@ pub const GROUP_ROWS: usize = 16384;
 /// Rows that a thread takes at a time of an aggregate: some milliseconds of work, and many more parts than threads.
 pub const PART_ROWS: u64 = 8 * GROUP_ROWS as u64;
 
+/// Rows that a bucket of a tier stands for at least, in the mean, if it is to answer for them: rows are counted and summed in
+/// long runs, buckets one by one.
+pub const ROWS_OF_BUCKET: u64 = 64;
+
 /// Groups of an aggregate's answer, which stands in memory: some gigabytes.
 pub const AGGREGATE_GROUPS: usize = 1 << 25;
 

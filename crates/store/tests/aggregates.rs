@@ -136,10 +136,12 @@ fn open(fs: &SimFs) -> Arc<Engine> {
     config.tuning.txn_spill_bytes = 6_000;
     config.tuning.group_rows = 16;
     config.tuning.part_rows = 40;
+    config.tuning.rows_of_bucket = 0;
     Engine::open(config, Arc::new(fs.clone())).expect("an engine")
 }
 
-fn run(seed: u64, schema: &Schema) {
+/// Returns how many queries a tier answered.
+fn run(seed: u64, schema: &Schema) -> u64 {
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let fs = SimFs::new();
     let engine = open(&fs);
@@ -177,21 +179,57 @@ fn run(seed: u64, schema: &Schema) {
             oracle::compare(txn, &table, &mut |n| random.below(n));
         }
     }
+    engine.counters().into_iter().find(|(name, _)| *name == "tier_answers").map_or(0, |(_, n)| n)
 }
 
-fn run_all(schema: &Schema) {
+fn run_all(schema: &Schema) -> u64 {
     let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     let seeds = match number("AGGREGATE_SEED") {
         Some(seed) => seed..seed + 1,
         None => 1..number("AGGREGATE_SEEDS").unwrap_or(12) + 1,
     };
+    let mut tier_answers = 0;
     for seed in seeds {
         let result = std::panic::catch_unwind(|| run(seed, schema));
-        if let Err(panic) = result {
-            eprintln!("replay with AGGREGATE_SEED={seed}");
-            std::panic::resume_unwind(panic);
+        match result {
+            Ok(answers) => tier_answers += answers,
+            Err(panic) => {
+                eprintln!("replay with AGGREGATE_SEED={seed}");
+                std::panic::resume_unwind(panic);
+            }
         }
     }
+    tier_answers
+}
+
+fn with_tiers(schema: Schema) -> Schema {
+    let tiers = r#"[{"id": 1, "name": "10s", "bucket": {"fixed": {"length": 10000000}}},
+        {"id": 2, "name": "60s", "bucket": {"fixed": {"length": 60000000}}}]"#;
+    let mut schema = Schema { tiers: serde_json::from_str(tiers).expect("tiers"), ..schema };
+    schema.columns[0].number = Some(Number::Integer { bias: 0 });
+    schema.columns[1].number = Some(Number::Integer { bias: 0 });
+    schema
+}
+
+/// What a tier answers is what the rows do, whatever was written late, is not flushed, or is behind the horizon.
+#[test]
+fn tiers_answer_as_the_rows_do() {
+    let age = Ring { retention: Some(150_000_000), ..Ring::default() };
+    let rows = Ring { max_rows: Some(400), ..Ring::default() };
+    for (key, ring) in
+        [("[0, 1]", Ring::default()), ("[0, 1]", age), ("[0, 1]", rows), ("[0, 1, 2]", age), ("[1, 2, 0]", rows)]
+    {
+        let answers = run_all(&with_tiers(Schema { ring, ..schema(key, Some(1)) }));
+        println!("{key}, {ring:?}: {answers} answers from tiers");
+        assert!(answers > 20, "{key}, {ring:?}: {answers} answers from tiers");
+    }
+}
+
+/// A series with a ring of its own may have lost rows of a bucket.
+#[test]
+fn a_ring_for_each_series_is_answered_from_rows() {
+    let ring = Ring { series_max_rows: Some(30), ..Ring::default() };
+    run_all(&with_tiers(Schema { ring, ..schema("[0, 1]", Some(1)) }));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! are compensated (Neumaier, Knuth's TwoSum), and do not depend on the number of threads.
 
 mod block;
+mod buckets;
 mod filter;
 mod groups;
 mod kernels;
@@ -40,7 +41,10 @@ impl Txn {
         let part_rows = self.engine.tuning.part_rows;
         let cursor = self.cursor(table)?;
         match cursor.view() {
-            Some(view) => threads::answer(&view, query, part_rows, is_cancelled),
+            Some(view) => match buckets::answer(&self.engine, table, &view, query, is_cancelled)? {
+                Some(answer) => Ok(answer),
+                None => threads::answer(&view, query, part_rows, is_cancelled),
+            },
             None => tier::answer(cursor, query, is_cancelled),
         }
     }

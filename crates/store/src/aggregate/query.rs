@@ -210,6 +210,20 @@ impl Condition {
         }
     }
 
+    /// The same about other columns; `None` if one of them has no place.
+    pub(super) fn moved(&self, place: &dyn Fn(usize) -> Option<usize>) -> Option<Condition> {
+        let all = |parts: &[Condition]| parts.iter().map(|part| part.moved(place)).collect::<Option<Vec<_>>>();
+        let mut moved = self.clone();
+        match &mut moved {
+            Condition::Any(parts) | Condition::All(parts) => *parts = all(parts)?,
+            Condition::Range { column, .. }
+            | Condition::In { column, .. }
+            | Condition::Bytes { column, .. }
+            | Condition::Null { column, .. } => *column = place(*column)?,
+        }
+        Some(moved)
+    }
+
     /// The column that it asks about, if it is one comparison.
     pub fn column(&self) -> Option<usize> {
         match self {

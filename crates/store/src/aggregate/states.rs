@@ -48,6 +48,19 @@ pub enum States {
     First(Vec<Value>),
 }
 
+/// Columns of statistics of buckets, in the place of the rows that these are of.
+pub enum Statistics<'a> {
+    /// How many there are.
+    Counts(Rows<'a>),
+    /// Their sums, in a column of a tier; how many are not NULL; and the bias of the column that was summed.
+    Sums { sums: Rows<'a>, of: &'a ColumnDef, counts: Rows<'a>, bias: u64 },
+}
+
+/// A count as a column of a tier holds it.
+fn count_at(counts: &Rows<'_>, row: usize) -> u64 {
+    counts.int(row) ^ 1 << 63
+}
+
 impl States {
     /// Of no groups.
     pub fn new(aggregate: Aggregate, schema: &Schema) -> States {
@@ -166,6 +179,37 @@ impl States {
                 span(&run).for_each(|row| improve_bytes(best, v.get(row), *largest));
             }),
             _ => {}
+        }
+    }
+
+    /// Adds runs of buckets.
+    pub fn add_statistics(&mut self, runs: &[Run], of: &Statistics<'_>) {
+        let rows = |run: &Run| run.start as usize..run.end as usize;
+        match (self, of) {
+            (States::Count(all) | States::CountOf(all), Statistics::Counts(counts)) => {
+                runs.iter().for_each(|run| {
+                    all[run.group as usize] += rows(run).map(|row| count_at(counts, row)).sum::<u64>();
+                });
+            }
+            (States::SumInt(all), Statistics::Sums { sums, of, counts, bias }) => runs.iter().for_each(|run| {
+                let all = &mut all[run.group as usize];
+                for row in rows(run).filter(|&row| !sums.is_null(row)) {
+                    let count = count_at(counts, row);
+                    // Lane values have the bias in them, which makes them positive.
+                    all.0 += (sums.number(row, of).low() + i128::from(*bias) * i128::from(count)) as u128;
+                    all.1 += count;
+                }
+            }),
+            (States::SumDecimal { sums: all, .. }, Statistics::Sums { sums, of, counts, .. }) => {
+                runs.iter().for_each(|run| {
+                    let all = &mut all[run.group as usize];
+                    for row in rows(run).filter(|&row| !sums.is_null(row)) {
+                        all.0.add(&sums.number(row, of));
+                        all.1 += count_at(counts, row);
+                    }
+                });
+            }
+            _ => debug_assert!(false, "statistics of another aggregate"),
         }
     }
 

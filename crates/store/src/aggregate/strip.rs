@@ -2,8 +2,10 @@
 
 use rrd_codec::{Bitmap, BytesColumn, Column, Pieces, Values};
 
-use super::query::Value;
+use super::query::{Value, Wide};
+use crate::schema::{ColumnDef, Lane};
 use crate::segment::Held;
+use crate::tier::{number_of_bits, number_of_bytes};
 
 /// The values of a column.
 #[derive(Clone, Copy)]
@@ -45,6 +47,25 @@ impl<'a> Rows<'a> {
     #[inline]
     pub fn is_null(&self, row: usize) -> bool {
         self.nulls.is_some_and(|nulls| nulls.get(row))
+    }
+
+    /// Row `row` of an integer lane.
+    pub fn int(&self, row: usize) -> u64 {
+        match self.strip {
+            Strip::Int(v) => v[row],
+            Strip::Lines(lines) => lines.get(row),
+            _ => 0,
+        }
+    }
+
+    /// Row `row` of a column of numbers that are not floats.
+    pub fn number(&self, row: usize, column: &ColumnDef) -> Wide {
+        let Some(number) = column.number else { return Wide::default() };
+        match (self.strip, column.lane) {
+            (Strip::Bytes(v), _) => number_of_bytes(v.get(row), number),
+            (_, Lane::Int { width }) => number_of_bits(self.int(row), width, number),
+            _ => Wide::default(),
+        }
     }
 
     /// Row `row` as an answer has it.

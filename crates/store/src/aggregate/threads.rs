@@ -18,6 +18,16 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// The answer to a query.
 pub fn answer(view: &View, query: &Query, part_rows: u64, is_cancelled: &dyn Fn() -> bool) -> Result<Answer> {
+    groups(view, query, part_rows, is_cancelled)?.finish()
+}
+
+/// The groups of a query.
+pub fn groups<'q>(
+    view: &View,
+    query: &'q Query,
+    part_rows: u64,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<Groups<'q>> {
     let plan = view.plan(query, part_rows)?;
     let work = Work::new(view, query, &plan);
     let helpers = query.threads.max(1).min(plan.parts.len()) - usize::from(!plan.parts.is_empty());
@@ -102,11 +112,11 @@ impl<'a, 'q> Work<'a, 'q> {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    fn finish(self) -> Result<Answer> {
+    fn finish(self) -> Result<Groups<'q>> {
         let joined = self.joined.into_inner();
         match joined.error {
             Some(error) => Err(error),
-            None => joined.groups.finish(),
+            None => Ok(joined.groups),
         }
     }
 }

@@ -19,19 +19,30 @@ const SPAN_ROWS: usize = 16384;
 
 /// The answer to a query, from the spans of a cursor.
 pub fn answer(cursor: Cursor, query: &Query, is_cancelled: &dyn Fn() -> bool) -> Result<Answer> {
+    let mut groups = Groups::new(query, cursor.layout().schema());
+    for_each_span(cursor, query, is_cancelled, &mut |group, rows| add_rows(group, rows, query, &mut groups))?;
+    groups.finish()
+}
+
+/// Calls `take` for the rows of a cursor that lie within the bounds of a query.
+pub fn for_each_span(
+    cursor: Cursor,
+    query: &Query,
+    is_cancelled: &dyn Fn() -> bool,
+    take: &mut dyn FnMut(&Arc<RowGroup>, Ranges) -> Result<()>,
+) -> Result<()> {
     let mut cursor = cursor.reading_all();
     cursor.set_bounds(query.low.as_deref(), query.high.as_deref());
     cursor.seek(None, true, Direction::Forward)?;
-    let mut groups = Groups::new(query, cursor.layout().schema());
     while let Some(span) = cursor.next_span(SPAN_ROWS)? {
         if is_cancelled() {
             return Err(Error::Interrupted);
         }
         let first = span.first as usize;
-        let within = rows_within(&span.group, first, first + span.rows as usize, query)?;
-        add_rows(&span.group, Ranges::one(within.0, within.1), query, &mut groups)?;
+        let (from, to) = rows_within(&span.group, first, first + span.rows as usize, query)?;
+        take(&span.group, Ranges::one(from, to))?;
     }
-    groups.finish()
+    Ok(())
 }
 
 /// The rows of a span within the bounds of a query: a cursor may hand out more.

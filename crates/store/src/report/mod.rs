@@ -48,6 +48,8 @@ pub(crate) struct Activity {
     pub rows_refused: AtomicU64,
     /// Aggregate queries that were answered here instead of by handing out rows.
     pub pushdowns: AtomicU64,
+    /// Those of them that a tier answered, for part of the time at least.
+    pub tier_answers: AtomicU64,
     pub flushes: AtomicU64,
     flush_bytes_written: AtomicU64,
     pub flush_failures: AtomicU64,
@@ -142,6 +144,11 @@ impl Engine {
         self.activity.pushdowns.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts an aggregate query that a tier answers.
+    pub(crate) fn note_tier_answer(&self) {
+        self.activity.tier_answers.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Adds what a statement did.
     pub fn note_rows(&self, rows: RowCounts) {
         let a = &self.activity;
@@ -175,6 +182,7 @@ impl Engine {
             ("rows_read", get(&a.rows_read)),
             ("rows_behind_horizon", get(&a.rows_refused)),
             ("pushdowns", get(&a.pushdowns)),
+            ("tier_answers", get(&a.tier_answers)),
             ("commits", get(&self.commits)),
         ]
     }

@@ -16,7 +16,7 @@ use crate::schema::{Lane, Number, Schema};
 use super::bucket::Buckets;
 use super::number::{Cell, FloatSum, Wide, decimal_cell, number_of_bits, number_of_bytes};
 use super::points::{Known, Points};
-use super::schema::{Statistic, Unmasked, key_id, statistic_id, unmasked_id};
+use super::schema::{Statistic, Unmasked, key_id, position_of_statistic, statistic_id, unmasked_id};
 
 /// Lane value of 0 in a `_count` column.
 pub(crate) const COUNT_BIAS: u64 = 1 << 63;
@@ -277,13 +277,13 @@ fn float_cell(value: f64) -> Cell {
 fn known_columns(tier: &Schema, id: u32) -> Option<From> {
     let place = |id: u32| tier.columns.iter().position(|c| c.id == id);
     let unmasked: Option<Vec<usize>> = Unmasked::ALL.iter().map(|&which| place(unmasked_id(id, which))).collect();
-    let count = place(statistic_id(id, Statistic::Count))?;
+    let count = position_of_statistic(tier, id, Statistic::Count)?;
     Some(From::KnownOf { count, unmasked: unmasked?.try_into().ok()? })
 }
 
 /// The columns of a tier that hold what sums up to a coarser one.
 fn tier_columns(tier: &Schema, id: u32) -> Option<From> {
-    let place = |statistic| tier.columns.iter().position(|c| c.id == statistic_id(id, statistic));
+    let place = |statistic| position_of_statistic(tier, id, statistic);
     let sum = place(Statistic::Sum)?;
     let extremes = [Statistic::Min, Statistic::Max, Statistic::First, Statistic::Last];
     let extremes = [place(extremes[0])?, place(extremes[1])?, place(extremes[2])?, place(extremes[3])?];

@@ -32,10 +32,10 @@ pub use check::TierDifference;
 pub(crate) use keep::{Dependents, SpaceRule};
 pub use number::{Wide, pack_decimal};
 pub(crate) use number::{number_of_bits, number_of_bytes};
-pub(crate) use read::TierWalk;
+pub(crate) use read::{TierWalk, stale_buckets, stored_buckets};
 pub(crate) use refresh::{build_edit, dirty_edit, tier_seq_edit};
-pub(crate) use schema::validate_tiers;
 pub use schema::{Statistic, decimal_bytes, tier_schema, tier_table_name, value_columns};
+pub(crate) use schema::{position_of_key, position_of_statistic, validate_tiers};
 pub(crate) use touched::{Touched, join};
 
 /// A tier of an open table.

@@ -35,6 +35,11 @@ impl Wide {
         }
     }
 
+    /// The number, if 128 bits hold it; else its last ones.
+    pub fn low(&self) -> i128 {
+        (u128::from(self.0[1]) << 64 | u128::from(self.0[0])) as i128
+    }
+
     /// Whether it is below zero.
     pub fn is_negative(&self) -> bool {
         self.0[3] >> 63 != 0

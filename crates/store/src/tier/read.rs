@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use crate::aggregate::View as SeenRows;
 use crate::cursor::{Cursor, Direction};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -247,6 +248,19 @@ impl View<'_> {
         }
         stale
     }
+}
+
+/// Buckets of a tier, by its place among those of its table, whose stored rows are not what a view of the table sees; whole
+/// buckets, ascending.
+pub(crate) fn stale_buckets(table: &Arc<Table>, seen: &SeenRows, place: usize, buckets: &Buckets) -> Vec<Interval> {
+    let (tiers, snapshot, own) = (table.tiers(), seen.snapshot.clone(), seen.own.clone());
+    let id = tiers[place].def.id;
+    join(View { base: table, version: seen.version.clone(), tiers, snapshot, own, anew: false }.stale(id, buckets))
+}
+
+/// A walk over the rows that are stored of a tier. To be asked for after [`stale_buckets`].
+pub(crate) fn stored_buckets(tier: &Tier, seen: &SeenRows) -> Cursor {
+    Cursor::new(tier.table.version(), tier.table.layout(), seen.snapshot.clone(), None)
 }
 
 /// The first of some ascending intervals that does not end before a time.

@@ -162,6 +162,16 @@ pub(crate) fn key_id(column: u32) -> u32 {
     column * IDS + ITSELF
 }
 
+/// Where a tier has a column of its table's key.
+pub(crate) fn position_of_key(tier: &Schema, id: u32) -> Option<usize> {
+    tier.columns.iter().position(|column| column.id == key_id(id))
+}
+
+/// Where a tier has a statistic of a column of its table.
+pub(crate) fn position_of_statistic(tier: &Schema, id: u32, statistic: Statistic) -> Option<usize> {
+    tier.columns.iter().position(|column| column.id == statistic_id(id, statistic))
+}
+
 /// The schema of the table that holds the buckets of a tier.
 pub fn tier_schema(base: &Schema, base_table: u32, def: &TierDef) -> Schema {
     let mut columns = Vec::new();

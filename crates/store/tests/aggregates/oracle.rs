@@ -15,7 +15,10 @@ pub type Below<'r> = &'r mut dyn FnMut(u64) -> u64;
 pub fn compare(txn: &mut Txn, table: &Arc<Table>, below: Below<'_>) {
     let rows = rows_of(txn, table);
     for _ in 0..3 {
-        let query = random_query(&table.layout(), &rows, below);
+        let query = match !table.schema().tiers.is_empty() && below(4) > 0 {
+            true => query_of_buckets(&table.layout(), &rows, below),
+            false => random_query(&table.layout(), &rows, below),
+        };
         let expected = answer(&table.layout(), &query, &rows);
         let found = txn.aggregate(table, &query, &|| false).expect("an answer");
         assert_same(&found, &expected, &query);
@@ -101,6 +104,55 @@ fn some_value(layout: &RowLayout, rows: &Rows, column: usize, below: Below<'_>) 
     }
     let (_, row) = &rows[below(rows.len() as u64) as usize];
     ordered(layout, row, column).wrapping_add(below(3)).saturating_sub(1)
+}
+
+/// A query that the buckets of a tier may answer, for some of the time.
+fn query_of_buckets(layout: &RowLayout, rows: &Rows, below: Below<'_>) -> Query {
+    let mut query = Query { threads: below(4) as usize, ..Query::default() };
+    let time = usize::from(layout.schema().time.expect("a time").column);
+    let series: Vec<usize> =
+        layout.schema().key[..layout.schema().series_columns()].iter().map(|&k| usize::from(k)).collect();
+    let bound = |key: &[u8], below: Below<'_>| match below(2) {
+        0 => layout.series_of(key).map(<[u8]>::to_vec),
+        _ => Some(key.to_vec()),
+    };
+    if below(4) == 0 && !rows.is_empty() {
+        let (at, other) = (below(rows.len() as u64) as usize, below(rows.len() as u64) as usize);
+        query.low = bound(&rows[at.min(other)].0, below);
+        query.high = bound(&rows[at.max(other)].0, below);
+    }
+    if below(3) > 0 {
+        let (a, b) = (some_value(layout, rows, time, below), some_value(layout, rows, time, below));
+        query.conditions.push(Condition::Range { column: time, low: a.min(b), high: a.max(b), negated: false });
+    }
+    if below(3) == 0
+        && let Some(&column) = series.first()
+    {
+        let (low, high, negated) = (below(3), 2 + below(3), below(3) == 0);
+        query.conditions.push(Condition::Range { column, low, high, negated });
+    }
+    if below(3) > 0 || series.is_empty() {
+        let (origin, width) = (below(8) * 30, 60 * (1 + below(3)) / (1 + 5 * below(2)));
+        query.groups.push(Group::Bucket { column: time, origin, width, towards_zero: below(2) == 0 });
+    }
+    if let Some(&column) = series.first().filter(|_| below(2) == 0) {
+        query.groups.push(Group::Column(column));
+        if below(2) == 0 {
+            query.aggregates.push(Aggregate::First(column));
+        }
+    }
+    for _ in 0..1 + below(5) {
+        let number = [3, 4, 5, 7, 8][below(5) as usize];
+        query.aggregates.push(match below(6) {
+            0 => Aggregate::Count,
+            1 => Aggregate::CountOf(number),
+            2 => Aggregate::Sum(7),
+            3 => Aggregate::Sum(8),
+            4 => Aggregate::Min(number),
+            _ => Aggregate::Max(number),
+        });
+    }
+    query
 }
 
 fn random_query(layout: &RowLayout, rows: &Rows, below: Below<'_>) -> Query {
