@@ -237,6 +237,28 @@ class Queries:
         # Floats that differ in the last digit, and texts that are shown in another way, may come in another order.
         return sql, ordered and not any(c in " ".join(groups + values) for c in self.unsure())
 
+    def of_tier(self):
+        """A query that a tier may answer, for part of the time at least."""
+        rng = self.rng
+        scale = 1000 if self.time.is_ms else 1
+        if self.time.kind == "integer":
+            n = rng.choice((3600, 86400, 604800)) * scale
+            buckets = (f"ts DIV {n}", f"ts DIV {n} * {n}", f"ts - ts % {n}", f"FLOOR(ts / {n}) * {n}", f"time_bucket({n}, ts)")
+        else:
+            buckets = ("DATE(ts)", "YEAR(ts)", "DATE_FORMAT(ts, '%Y-%m')", "UNIX_TIMESTAMP(ts) DIV 86400", "time_bucket('1d', ts)")
+        series = [self.table.series.name] if self.table.series else []
+        groups = rng.choice((series, [rng.choice(buckets)], [*series, rng.choice(buckets)])) or [buckets[0]]
+        numbers = [column for column in self.columns if column.name[0] == "c" and column.kind in ("integer", "decimal", "double")]
+        values = []
+        for _ in range(rng.randint(1, 4)):
+            column = rng.choice(numbers)
+            functions = ("COUNT", "MIN", "MAX") + (("SUM", "AVG") if column.kind != "double" else ())
+            values.append(f"{rng.choice(functions)}({column.name})" if rng.random() < 0.85 else "COUNT(*)")
+        where = rng.choice(("", f" WHERE ts >= {self.time.draw(rng)}", f" WHERE ts < {self.time.draw(rng)}"))
+        if series and rng.random() < 0.3:
+            where += f"{' AND' if where else ' WHERE'} {series[0]} = {self.table.series.draw(rng)}"
+        return Query("of a tier", f"SELECT {', '.join(groups + values)} FROM {{t}}{where} GROUP BY {', '.join(groups)}", False)
+
     def unsure(self):
         return [c.name for c in self.columns if c.kind in ("double", "text")]
 

@@ -1,4 +1,6 @@
-"""Random tables for random_aggregates.py: columns of all types, keys of all kinds, rows that repeat values."""
+"""Random tables for random_aggregates.py: columns of all types, keys of all kinds, rows that repeat values, tiers."""
+
+import random
 
 BASE = 1_600_000_000
 
@@ -16,6 +18,7 @@ class Column:
         self.kind = kind
         self.draw = draw
         self.nullable = nullable
+        self.is_ms = False
 
     def value(self, rng):
         if self.nullable and rng.random() < 0.15:
@@ -158,7 +161,9 @@ def time_column(rng):
         kind = "timestamp" if word == "TIMESTAMP" else "date"
         return Column("ts", word + digits, kind, lambda rng: f"FROM_UNIXTIME({second(rng)}{fraction})", False)
     if word == "MS":
-        return Column("ts", "BIGINT", "integer", lambda rng: str(second(rng) * 1000 + rng.randint(0, 3)), False)
+        column = Column("ts", "BIGINT", "integer", lambda rng: str(second(rng) * 1000 + rng.randint(0, 3)), False)
+        column.is_ms = True
+        return column
     if word == "SIGNED":
         spread = step * count
         return Column("ts", rng.choice(("INT", "BIGINT")), "integer", lambda rng: str(rng.randint(-spread, spread)), False)
@@ -182,6 +187,7 @@ class Table:
         self.columns = [column for column in (self.series, self.time, *others) if column]
         self.has_key = rng.random() < 0.9
         self.rows = rng.choice((0, 1, 30, 300, 300, 2000))
+        self.has_tiers = False
 
     def definition(self):
         parts = [column.definition() for column in self.columns]
@@ -192,6 +198,15 @@ class Table:
             indexed = self.rng.choice([c for c in self.columns if c.kind in ("integer", "date", "timestamp", "double")])
             parts.append(f"KEY k ({indexed.name})")
         return ", ".join(parts)
+
+    def tiers(self, definition):
+        """Options of half of the tables that may have tiers: buckets with many rows, so that they answer."""
+        rng = random.Random(definition)
+        has_number = any(column.kind in ("integer", "decimal", "double") for column in self.columns if column.name[0] == "c")
+        if not self.has_key or not has_number or " DESC" in definition or rng.random() < 0.5:
+            return ""
+        unit = " TIME_UNIT='ms'" if self.time.is_ms else ""
+        return f" TIME_COLUMN='ts'{unit} TIERS='{rng.choice(('1h, 1d', '1d, 1mo', '6h, 1y', '1w', '1mo, 1y'))}'"
 
     def insert(self, name, rows):
         return f"INSERT IGNORE INTO {name} VALUES " + ", ".join(rows)
@@ -210,7 +225,9 @@ class Table:
         definition = self.definition()
         made = ["DROP TABLE IF EXISTS r, i", "SET sql_mode='ALLOW_INVALID_DATES'", "SET time_zone='+00:00'"]
         parts = self.rng.choice(("",) * 5 + (" PARTITION BY KEY (ts) PARTITIONS 3",))
-        made += [f"CREATE TABLE r ({definition}) ENGINE=RRD{parts}", f"CREATE TABLE i ({definition}) ENGINE=InnoDB"]
+        tiers = "" if parts else self.tiers(definition)
+        self.has_tiers = tiers != ""
+        made += [f"CREATE TABLE r ({definition}) ENGINE=RRD{tiers}{parts}", f"CREATE TABLE i ({definition}) ENGINE=InnoDB"]
         left = self.rows
         while left > 0:
             rows = self.make_rows(min(left, self.rng.choice((1, 50, 500))))

@@ -15,7 +15,7 @@ use super::runs::{Cutter, cut};
 use super::states::Statistics;
 use super::strip::Rows;
 use super::threads;
-use super::tier::for_each_span;
+use super::tier::{SpanRow, for_each_span};
 use super::view::{View, times_of};
 use crate::engine::Engine;
 use crate::error::Result;
@@ -76,7 +76,7 @@ pub fn answer(
         let fits = tier.table.stats().rows.saturating_mul(engine.tuning.rows_of_bucket) <= rows;
         let Some(buckets) = Buckets::of(schema, tier.def.bucket).filter(|_| fits) else { continue };
         let Some(terms) = Terms::of(query, schema, tier) else { continue };
-        let fresh = fresh_spans(table, view, place, &buckets, asked)?;
+        let fresh = fresh_spans(table, view, place, &buckets, asked);
         let time = schema.time.map(|time| usize::from(time.column));
         let mut of_time = query.groups.iter().filter(|group| Some(group.column()) == time);
         if fresh.is_empty() || fresh.len() > SPANS || !of_time.all(|group| nest(tier, &buckets, group, &fresh)) {
@@ -110,11 +110,15 @@ fn times_asked(query: &Query, layout: &RowLayout) -> Option<Interval> {
         (query.low.as_deref().filter(|key| has_time(key)), query.high.as_deref().filter(|key| has_time(key)));
     let asked = match (low, high) {
         (None, None) => Interval { first, last },
-        // Bounds in one series. They may be among the rows of one time.
+        // Bounds in one series. The first one may be among the rows of one time; the last one's time is not asked for, or not all of it.
         (Some(low), Some(high))
             if layout.series_of(low).is_some() && layout.series_of(low) == layout.series_of(high) =>
         {
-            Interval { first: first.checked_add(1)?, last: last.checked_sub(1)? }
+            let is_whole = layout.parts_len(low, series + 1) == Some(low.len());
+            Interval {
+                first: first.checked_add(u64::from(!is_whole))?,
+                last: last.min(layout.time_of_key(high)?.checked_sub(1)?),
+            }
         }
         _ => return None,
     };
@@ -201,17 +205,11 @@ fn nest(tier: &Tier, buckets: &Buckets, group: &Group, spans: &[Interval]) -> bo
 }
 
 /// Spans of whole buckets among the times asked for in which they stand in for their rows.
-fn fresh_spans(
-    table: &Arc<Table>,
-    view: &View,
-    place: usize,
-    buckets: &Buckets,
-    asked: Interval,
-) -> Result<Vec<Interval>> {
+fn fresh_spans(table: &Arc<Table>, view: &View, place: usize, buckets: &Buckets, asked: Interval) -> Vec<Interval> {
     let stale = stale_buckets(table, view, place, buckets);
     let tier = &table.tiers()[place].table;
     if view.horizon.as_ref().is_some_and(|horizon| horizon.snapshot_of_floors().is_some()) {
-        return Ok(Vec::new());
+        return Vec::new();
     }
     let mut from = asked.first.max(table.gone_until()).max(tier.gone_until());
     if let Some(horizon) = &view.horizon {
@@ -226,7 +224,7 @@ fn fresh_spans(
     let all = buckets.from(&[Interval { first: 0, last: u64::MAX }], from);
     let all = all.into_iter().map(|span| Interval { last: span.last.min(until), ..span });
     let spans = all.filter(|span| span.first <= span.last && span.first <= asked.last);
-    Ok(spans.flat_map(|span| gaps((span.first, span.last), &stale).collect::<Vec<_>>()).collect())
+    spans.flat_map(|span| gaps((span.first, span.last), &stale).collect::<Vec<_>>()).collect()
 }
 
 /// What lies between some ascending spans.
@@ -283,7 +281,7 @@ fn add_rows(
     let of_groups = terms.groups.iter().map(|&column| held(column)).collect::<Result<Vec<Held>>>()?;
     let cutters = query.groups.iter().zip(&of_groups);
     let cutters: Vec<_> = cutters.map(|(&group, held)| Cutter { group, rows: Rows::of(held, false) }).collect();
-    let runs = cut(&cutters, &ranges, groups, walk, |row| FirstBucket { group, row, terms })?;
+    let runs = cut(&cutters, &ranges, groups, walk, |row| FirstBucket { row: SpanRow { group, row }, terms })?;
     let rows_of = |column: usize| Ok(Rows::of_column(group.column(column)?, false));
     for (n, term) in terms.aggregates.iter().enumerate() {
         let states = &mut groups.states()[n];
@@ -303,20 +301,19 @@ fn add_rows(
 
 /// A bucket that may be the first of its group. It begins before its rows do, and behind those of the bucket before.
 struct FirstBucket<'g> {
-    group: &'g Arc<RowGroup>,
-    row: usize,
+    row: SpanRow<'g>,
     terms: &'g Terms,
 }
 
 impl FirstRow for FirstBucket<'_> {
     fn key(&self) -> Result<Key> {
-        let mut key = Vec::new();
-        self.group.push_key(self.row, &mut key)?;
-        Ok(Key::from_slice(&key))
+        self.row.key()
     }
 
     fn value(&self, column: usize) -> Result<Value> {
-        let Some((_, place)) = self.terms.firsts.iter().find(|(of, _)| *of == column) else { return Ok(Value::Null) };
-        Ok(Rows::of_column(self.group.column(*place)?, false).value(self.row))
+        match self.terms.firsts.iter().find(|(of, _)| *of == column) {
+            Some(&(_, place)) => self.row.value(place),
+            None => Ok(Value::Null),
+        }
     }
 }

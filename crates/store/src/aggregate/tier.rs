@@ -83,9 +83,9 @@ fn add_rows(group: &Arc<RowGroup>, within: Ranges, query: &Query, groups: &mut G
 }
 
 /// A row of a span that may be the first of its group.
-struct SpanRow<'g> {
-    group: &'g Arc<RowGroup>,
-    row: usize,
+pub struct SpanRow<'g> {
+    pub group: &'g Arc<RowGroup>,
+    pub row: usize,
 }
 
 impl FirstRow for SpanRow<'_> {
