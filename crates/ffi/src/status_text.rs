@@ -14,7 +14,7 @@ const LISTED: usize = 50;
 
 /// Counters by section; what is in none of them comes last, so a new one is never missing.
 const SECTIONS: [(&str, &[&str]); 3] = [
-    ("ROWS", &["rows_", "pushdowns", "commits", "tables"]),
+    ("ROWS", &["rows_", "pushdowns", "tier_answers", "commits", "tables"]),
     ("LOG AND FILES", &["log_", "manifest_", "segment_", "folder_", "files_"]),
     ("FLUSHES AND MERGES", &["flush", "merge"]),
 ];

@@ -783,6 +783,11 @@ impl Engine {
     pub(crate) fn table_by_id(&self, id: TableId) -> Option<Arc<Table>> {
         self.tables.read().by_id.get(&id).cloned()
     }
+
+    /// The table of an index, by the schema of its entries; `None` for other tables.
+    pub(crate) fn base_of_index(&self, entries: &Schema) -> Option<Arc<Table>> {
+        entries.index_of.and_then(|of| self.table_by_id(TableId(of.table)))
+    }
 }
 
 fn count_rows(mut cursor: Cursor, goes_on: &mut dyn FnMut() -> bool) -> Result<u64> {

@@ -102,8 +102,7 @@ fn times_asked(query: &Query, layout: &RowLayout) -> Option<Interval> {
     let series = schema.series_columns();
     let is_of_time =
         |condition: &Condition| matches!(condition, Condition::Range { column, negated: false, .. } if *column == time);
-    let is_of_series = |condition: &Condition| condition.columns().iter().all(|&c| is_series(schema, c));
-    query.conditions.iter().all(|c| is_of_time(c) || is_of_series(c)).then_some(())?;
+    query.conditions.iter().all(|c| is_of_time(c) || is_of_series(schema, c)).then_some(())?;
     let (first, last) = times_of(query, layout);
     let has_time = |key: &[u8]| layout.parts_len(key, series).is_some_and(|len| len < key.len());
     let (low, high) =
@@ -128,6 +127,11 @@ fn times_asked(query: &Query, layout: &RowLayout) -> Option<Interval> {
 /// Whether a column is one of those that name the series.
 fn is_series(schema: &Schema, column: usize) -> bool {
     schema.key[..schema.series_columns()].iter().any(|&k| usize::from(k) == column)
+}
+
+/// Whether a condition asks for some series and not others.
+fn is_of_series(schema: &Schema, condition: &Condition) -> bool {
+    condition.columns().iter().all(|&column| is_series(schema, column))
 }
 
 impl Terms {
@@ -170,8 +174,7 @@ impl Terms {
             })
         };
         let aggregates = query.aggregates.iter().map(&mut term).collect::<Option<_>>()?;
-        let conditions =
-            query.conditions.iter().filter(|condition| condition.columns().iter().all(|&c| is_series(schema, c)));
+        let conditions = query.conditions.iter().filter(|condition| is_of_series(schema, condition));
         Some(Terms {
             groups: query.groups.iter().map(group).collect::<Option<_>>()?,
             conditions: conditions.map(|condition| condition.moved(&series)).collect::<Option<_>>()?,

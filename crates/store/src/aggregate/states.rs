@@ -9,7 +9,7 @@ use super::strip::{Rows, Strip};
 use crate::schema::{ColumnDef, Lane, Number, Schema};
 use crate::segment::zone::{f32_of_order, f64_of_order, order_f32, order_f64};
 use crate::segment::{Sum, ZoneMap};
-use crate::tier::{number_of_bits, number_of_bytes};
+use crate::tier::{COUNT_BIAS, number_of_bits, number_of_bytes};
 
 /// Rows side by side that belong to one group.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ pub enum Statistics<'a> {
 
 /// A count as a column of a tier holds it.
 fn count_at(counts: &Rows<'_>, row: usize) -> u64 {
-    counts.int(row) ^ 1 << 63
+    counts.int(row) ^ COUNT_BIAS
 }
 
 impl States {

@@ -20,7 +20,7 @@ use crate::group::RowGroup;
 use crate::horizon::Horizon;
 use crate::limits;
 use crate::live::LiveSegment;
-use crate::manifest::edit::{Edit, TableId};
+use crate::manifest::edit::Edit;
 use crate::merge::{Event, Merge};
 use crate::row::RowLayout;
 use crate::schema::Compression;
@@ -74,7 +74,7 @@ impl Engine {
             let added = merged.iter().map(|meta| Edit::AddSegment { table: table.id, meta: meta.clone() });
             let removed = inputs().map(|s| Edit::RemoveSegment { table: table.id, segment: s.meta().id });
             let edits: Vec<Edit> = added.chain(removed).chain(table.gone_edits(&gone)).collect();
-            let base = table.schema().index_of.and_then(|of| self.table_by_id(TableId(of.table)));
+            let base = self.base_of_index(&table.schema());
             let of_horizon = base.as_deref().unwrap_or(table);
             self.fs.sync_dir(&table.dir).and_then(|()| self.commit_with_horizons(edits, &[of_horizon]))
         });

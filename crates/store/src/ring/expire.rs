@@ -9,7 +9,6 @@ use crate::horizon::Horizon;
 use crate::limits;
 use crate::manifest::edit::ChunkSpan;
 use crate::manifest::edit::Edit;
-use crate::manifest::edit::TableId;
 use crate::segment::SegmentId;
 use crate::table::Table;
 use crate::version::Version;
@@ -25,7 +24,7 @@ impl Engine {
             return false;
         }
         let schema = table.schema();
-        let base = schema.index_of.and_then(|of| self.table_by_id(TableId(of.table)));
+        let base = self.base_of_index(&schema);
         let base = base.as_deref().unwrap_or(table);
         let Some(live) = base.ring.lock().rows.or_else(|| (!base.is_same(table)).then(|| base.stats().rows)) else {
             return false;

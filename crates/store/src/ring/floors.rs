@@ -15,7 +15,6 @@ use crate::group::RowGroup;
 use crate::horizon::{Horizon, Places};
 use crate::limits::{FALLEN_ROWS_WORTH_A_LOOK, ROWS_LOOKED_AT};
 use crate::live::LiveSegment;
-use crate::manifest::edit::TableId;
 use crate::row::RowLayout;
 use crate::table::Table;
 use crate::version::Version;
@@ -30,7 +29,7 @@ impl Engine {
         pinned: &BTreeSet<u64>,
     ) -> Result<Vec<Plan>> {
         let layout = table.layout();
-        let base = layout.schema().index_of.and_then(|of| self.table_by_id(TableId(of.table)));
+        let base = self.base_of_index(layout.schema());
         let base = base.as_deref().unwrap_or(table);
         let (Some(_), Some(places)) = (base.schema().ring.series_max_rows, layout.places()) else {
             return Ok(Vec::new());

@@ -26,6 +26,7 @@ use crate::schema::{Schema, TierDef};
 use crate::table::Table;
 
 pub use aggregate::Aggregator;
+pub(crate) use aggregate::COUNT_BIAS;
 pub use alter::TierChanges;
 pub(crate) use alter::is_same;
 pub use check::TierDifference;
