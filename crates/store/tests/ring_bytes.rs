@@ -760,7 +760,7 @@ fn tiers_of_another_data_source_are_built_within_the_limit() {
             bench.check(&format!("{to:?}"));
             // Old and new buckets stand side by side for a while.
             println!("{rows} rows became {}", bench.visible());
-            let few = if tiers.len() == 1 { rows / 4 } else { rows / 12 };
+            let few = if tiers.len() == 1 { rows / 3 } else { rows / 6 };
             assert!(bench.visible() > few, "{rows} rows became {}", bench.visible());
             bench.wait();
             assert_eq!(bench.engine.check_table(&bench.table, &mut |_, _| true).unwrap(), Vec::<String>::new());

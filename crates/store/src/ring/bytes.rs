@@ -96,21 +96,11 @@ const TRIM_SHARE: f64 = 1.0 / 16.0;
 /// How often the horizon of such a table moves for what is about to be written: it moves by that share.
 const TRIM_MOVES: u32 = 16;
 
-/// What there is beside a tier that is built.
-pub(crate) struct BuildShare {
-    /// Tiers that stay as they are.
-    pub beside: Vec<Arc<Table>>,
-    /// Bytes that were built.
-    pub built: u64,
-    /// How many tiers there will be.
-    pub tiers: usize,
-}
-
 /// A ring of bytes.
-struct RingOfBytes {
-    base: Arc<Table>,
-    space: Arc<Space>,
-    max_bytes: u64,
+pub(super) struct RingOfBytes {
+    pub base: Arc<Table>,
+    pub space: Arc<Space>,
+    pub max_bytes: u64,
 }
 
 impl Engine {
@@ -141,7 +131,7 @@ impl Engine {
     }
 
     /// The ring of bytes that a table belongs to: its table, its space and its limit.
-    fn ring_of_bytes(&self, table: &Arc<Table>) -> Result<Option<RingOfBytes>> {
+    pub(super) fn ring_of_bytes(&self, table: &Arc<Table>) -> Result<Option<RingOfBytes>> {
         let base = match table.schema().part_of() {
             None => table.clone(),
             Some(id) => match self.table_by_id(TableId(id)) {
@@ -286,7 +276,7 @@ impl Engine {
     }
 
     /// Removes files of a ring that nobody needs, and counts those apart that only readers do.
-    fn let_go(&self, base: &Arc<Table>, space: &Space) -> bool {
+    pub(super) fn let_go(&self, base: &Arc<Table>, space: &Space) -> bool {
         base.with_parts().iter().for_each(|part| self.forget_dropped(part));
         self.remove_retired();
         let (held, are_fresh) = self.held_files(base);
@@ -359,7 +349,7 @@ impl Engine {
     /// Lets go the oldest buckets of tiers that have more than `share` bytes, until `bytes` are free; none that begins at
     /// `until` or later, and never the newest of a tier: many segments may have it, each flush writes it anew, and the merge that
     /// makes one of them frees more than its end would.
-    fn make_room_in_tiers(
+    pub(super) fn make_room_in_tiers(
         &self,
         base: &Arc<Table>,
         tiers: &[Arc<Table>],
@@ -492,53 +482,14 @@ impl Engine {
         self.table_by_id(table.id).map_or(Ok(None), |table| self.make_room(&table, bytes))
     }
 
-    /// Before buckets of a tier are computed that the table does not have yet; `takes` are the bytes that they took, if that was
-    /// tried and was too much. Room for them and the part of them that there may be: no more than tiers may take, and than
-    /// fits if the rows that they are computed from go for them.
-    pub(crate) fn make_room_for_build(
-        &self,
-        table: &Arc<Table>,
-        tier: &Arc<Table>,
-        share: &BuildShare,
-        is_from_rows: bool,
-        takes: Option<u64>,
-    ) -> Result<Option<(Arc<Room>, f64)>> {
-        let Some(RingOfBytes { base, space, max_bytes }) = self.ring_of_bytes(tier)? else { return Ok(None) };
-        let Some(takes) = takes else { return Ok(self.make_room(table, 0)?.map(|room| (room, 1.0))) };
-        let of_tiers = tier_share(max_bytes);
-        // Buckets that are computed anew stand beside those that they replace, and all of them are: else some were left as they
-        // were. The oldest buckets, whose rows are gone, go for them.
-        let old = segment_bytes(tier);
-        let with_old = match old {
-            0 => share.beside.clone(),
-            _ => base.tiers().iter().map(|tier| tier.table.clone()).collect(),
-        };
-        let beside = with_old.iter().map(|tier| segment_bytes(tier)).sum::<u64>() + share.built;
-        let most = match old {
-            0 => of_tiers.saturating_sub(beside).max(of_tiers / share.tiers.max(1) as u64),
-            _ => u64::MAX,
-        };
-        self.let_go(&base, &space);
-        let rows = segment_bytes(&base);
-        let fitting = if is_from_rows { fitting_beside_rows(takes, rows, space.free()) } else { takes };
-        let wanted = (fitting.min(most) as f64 * BUILD_MARGIN) as u64 + SEGMENT_OVERHEAD;
-        let excess = (beside + wanted).saturating_sub(of_tiers);
-        let until = if old > 0 { base.gone_until() } else { u64::MAX };
-        self.make_room_in_tiers(&base, &with_old, 0, excess, until)?;
-        let room = self.make_room(table, wanted)?;
-        let left = if is_from_rows { segment_bytes(&base) as f64 / rows.max(1) as f64 } else { 1.0 };
-        let fits = wanted as f64 / BUILD_MARGIN / (takes as f64 * left).max(1.0);
-        Ok(room.map(|room| (room, if fitting > most { fits.min(1.0) } else { 1.0 })))
-    }
-
     /// Before something is written whose bytes become fewer when rows go; `takes` are those that it had, if that was tried and
     /// was too much.
     pub(crate) fn make_room_beside_rows(&self, table: &Arc<Table>, takes: Option<u64>) -> Result<Option<Arc<Room>>> {
         let Some(RingOfBytes { base, space, .. }) = self.ring_of_bytes(table)? else { return Ok(None) };
         self.let_go(&base, &space);
         let rows = segment_bytes(&base) + base.indexes().iter().map(|index| segment_bytes(&index.table)).sum::<u64>();
-        let wanted = |takes| (fitting_beside_rows(takes, rows, space.free()) as f64 * BUILD_MARGIN) as u64;
-        self.make_room(table, takes.map_or(0, |takes| wanted(takes) + SEGMENT_OVERHEAD))
+        let wanted = takes.map(|takes| fitting_beside_rows(with_margin(takes), rows, space.free()));
+        self.make_room(table, wanted.unwrap_or(0))
     }
 
     /// Before rows of a large transaction are written; `takes` are the bytes that they took, if that was tried.
@@ -640,14 +591,7 @@ impl Engine {
 
     /// How far the horizon has to move so that segments of `bytes` in all are behind it; `None` if no row is there.
     pub(super) fn position_that_frees(&self, base: &Arc<Table>, bytes: u64) -> Result<Option<Position>> {
-        // Entries of indexes that know the time go with the rows.
-        let mut ends: Vec<(u64, u64)> = Vec::new();
-        for part in std::iter::once(base.clone()).chain(base.indexes().iter().map(|i| i.table.clone())) {
-            if part.layout().schema().time.is_some() {
-                push_ends(&part.version(), &mut ends);
-            }
-        }
-        ends.sort_unstable();
+        let ends = ends_of_rows(base);
         // Readings that buckets behind the horizon still need stay with it, or nothing would be freed.
         let behind = |end: u64| Position { time: base.horizon_that_frees(end.saturating_add(1)), key: Key::new() };
         let mut freed = 0;
@@ -681,6 +625,11 @@ pub(crate) fn too_small(table: &Table, beside: &str) -> Error {
     Error::LimitExceeded { what: format!("with {beside}, table '{}'", table.name()), limit }
 }
 
+/// The bytes that something takes which took so many when it was tried.
+pub(super) fn with_margin(took: u64) -> u64 {
+    (took as f64 * BUILD_MARGIN) as u64 + SEGMENT_OVERHEAD
+}
+
 /// What is left of bytes that are computed from rows, or stand in for them, when as many rows go as make room for it.
 fn fitting_beside_rows(takes: u64, rows: u64, free: u64) -> u64 {
     match takes <= free {
@@ -690,7 +639,7 @@ fn fitting_beside_rows(takes: u64, rows: u64, free: u64) -> u64 {
 }
 
 /// The bytes that the tiers of a ring may take.
-fn tier_share(max_bytes: u64) -> u64 {
+pub(super) fn tier_share(max_bytes: u64) -> u64 {
     (max_bytes as f64 * TIER_SHARE) as u64
 }
 
@@ -699,13 +648,25 @@ fn linked_bytes(base: &Arc<Table>) -> u64 {
     base.with_parts().iter().map(|part| segment_bytes(part)).sum()
 }
 
-fn segment_bytes(table: &Table) -> u64 {
+pub(super) fn segment_bytes(table: &Table) -> u64 {
     table.version().segments.values().map(|s| s.meta().bytes).sum()
 }
 
 /// The time of the newest row of a table that is in a segment.
 fn newest_time(table: &Table) -> u64 {
     table.version().segments.values().map(|s| s.meta().max_time).max().unwrap_or(0)
+}
+
+/// When the segments of a ring end, and their bytes, the oldest first. Entries of indexes that know the time go with the rows.
+pub(super) fn ends_of_rows(base: &Arc<Table>) -> Vec<(u64, u64)> {
+    let mut ends = Vec::new();
+    for part in std::iter::once(base.clone()).chain(base.indexes().iter().map(|i| i.table.clone())) {
+        if part.layout().schema().time.is_some() {
+            push_ends(&part.version(), &mut ends);
+        }
+    }
+    ends.sort_unstable();
+    ends
 }
 
 /// When segments end, and their bytes. Those of a chunk go together, so that no rows are left over that are behind the horizon

@@ -6,6 +6,7 @@
 //! kept for each series that was written to. `expire` drops segments that are wholly behind the horizon.
 
 mod ahead;
+mod build;
 mod bytes;
 mod durable;
 mod expire;
@@ -36,7 +37,8 @@ use crate::time::TimeLane;
 use crate::version::Version;
 
 use ahead::Ahead;
-pub(crate) use bytes::{BuildShare, WRITE_TRIES, too_small};
+pub(crate) use build::BuildPlan;
+pub(crate) use bytes::{WRITE_TRIES, too_small};
 pub(crate) use durable::{
     FLOORS_PROPERTY, HORIZON_PROPERTY, decode_floors, encode_floors, floors_edit, floors_of_writes, restore,
 };

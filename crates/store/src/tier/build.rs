@@ -5,7 +5,7 @@
 //! may write to the table from the build to the edit; what was built before a commit is not used, but built again.
 //!
 //! In a ring of bytes buckets are first written as far as there is room. What does not fit is counted, not written; then room is
-//! made for as much, as a flush does it, and they are computed anew from the rows that are left.
+//! made for all tiers together, as a flush does it, and they are computed anew from the rows that are left.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,10 +15,11 @@ use crate::alter::altered;
 use crate::chunk::ChunksInUse;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::fs::space::Room;
 use crate::live::LiveSegment;
 use crate::manifest::edit::Edit;
 use crate::memtable::Memtable;
-use crate::ring::{BuildShare, WRITE_TRIES, too_small};
+use crate::ring::{BuildPlan, WRITE_TRIES, too_small};
 use crate::row::RowLayout;
 use crate::schema::{Schema, TierDef};
 use crate::segment::SegmentMeta;
@@ -177,92 +178,121 @@ impl Engine {
         let shares: Vec<u64> = tiers.iter().map(|tier| share_of(tier, &tiers, rows)).collect();
         let total = shares.iter().sum();
         let mut progress = Progress { total, before: 0, read: 0, of: 1, share: 0, told: 0, last: 0, tell: progress };
-        let beside = tiers.iter().filter(|tier| !tier.is_built).map(|tier| tier.table.clone()).collect();
-        let mut building = Building { table, schema, seq, share: BuildShare { beside, built: 0, tiers: tiers.len() } };
+        let plans = tiers.iter().map(Tier::plan).collect();
+        let mut building = Building { table, schema, seq, tiers: &tiers, shares, plans };
+        // No flush or merge takes what rows go for.
+        let space = self.space_of_ring(table)?;
+        let _turn = space.as_ref().map(|space| space.take_turn());
+        for tried in 0..WRITE_TRIES {
+            let room = self.make_room_for_build(table, &mut building.plans, tried > 0)?;
+            progress.before = 0;
+            self.build_all(&mut building, room.as_ref(), built, &mut progress)?;
+            if !room.is_some_and(|room| room.is_over()) {
+                return match (progress.tell)(total, total) {
+                    true => Ok(()),
+                    false => Err(Error::Interrupted),
+                };
+            }
+            for (tier, segments) in built.segments.drain(..) {
+                let metas: Vec<SegmentMeta> = segments.iter().map(|s| s.meta().clone()).collect();
+                self.remove_refused(&tier, &metas);
+            }
+        }
+        Err(too_small(table, "its tiers"))
+    }
+
+    /// Builds all tiers as far as there is room, and notes what they take.
+    fn build_all(
+        &self,
+        building: &mut Building<'_>,
+        room: Option<&Arc<Room>>,
+        built: &mut Built,
+        progress: &mut Progress<'_>,
+    ) -> Result<()> {
+        let wanted = || room.map_or(0, |room| room.wanted());
+        let is_over = || room.is_some_and(|room| room.is_over());
         let mut new: Vec<Vec<Arc<LiveSegment>>> = Vec::new();
-        for (tier, share) in tiers.iter().zip(shares) {
+        for (place, tier) in building.tiers.iter().enumerate() {
             let mut of_tier = Vec::new();
             if !tier.is_built {
                 new.push(of_tier);
                 continue;
             }
-            progress.share = share;
-            let finer = tier.source.and_then(|place| Some((tiers.get(place)?, new.get(place)?.clone())));
+            progress.share = building.shares[place];
+            let finer = tier.source.and_then(|place| Some((building.tiers.get(place)?, new.get(place)?.clone())));
+            // What had no room is not in its file.
+            let finer = finer.filter(|(finer, _)| !finer.is_built || !is_over());
             // From the finer tier, and what that does not keep from the rows, if they are there.
             let sources = [finer.map(|(finer, new)| Origin::Tier(finer, new)), Some(Origin::Rows)];
             let mut first = u64::MAX;
-            for origin in sources.iter().flatten() {
-                if matches!(origin, Origin::Rows) && table.gone_until() >= first {
+            building.plans[place].took = [0; 2];
+            for (number, origin) in sources.iter().enumerate() {
+                let before = wanted();
+                let Some(origin) = origin else { continue };
+                let Some((segments, from, is_cut)) =
+                    self.build_part(building, place, (number, origin, first), room, progress)?
+                else {
                     break;
-                }
-                let part = self.build_part(&building, tier, (origin, first), &mut progress)?;
-                building.share.built += part.segments.iter().map(|s| s.meta().bytes).sum::<u64>();
-                built.segments.push((tier.table.clone(), part.segments.clone()));
-                of_tier.extend(part.segments);
-                first = part.from;
-                if part.is_cut {
+                };
+                building.plans[place].took[number] = wanted() - before;
+                built.segments.push((tier.table.clone(), segments.clone()));
+                of_tier.extend(segments);
+                first = from;
+                if is_cut {
                     break;
                 }
             }
+            building.plans[place].from = first;
             new.push(of_tier);
             if tier.is_made && first < u64::MAX {
                 tier.table.raise_gone_until(first);
             }
             progress.end();
         }
-        match (progress.tell)(total, total) {
-            true => Ok(()),
-            false => Err(Error::Interrupted),
-        }
+        Ok(())
     }
 
-    /// Computes the buckets of a tier that begin before `end` and come from one source.
+    /// Computes the buckets of a tier that begin before `end` and come from one source, if there are any: its segments, when the
+    /// first buckets begin, and whether older ones take more than tiers may.
     fn build_part(
         &self,
-        building: &Building<'_>,
-        tier: &Tier,
-        (origin, end): (&Origin<'_>, u64),
+        building: &mut Building<'_>,
+        place: usize,
+        (number, origin, end): (usize, &Origin<'_>, u64),
+        room: Option<&Arc<Room>>,
         progress: &mut Progress<'_>,
-    ) -> Result<Part> {
-        let Building { table, schema, seq, share } = building;
-        let mut part = Part { segments: Vec::new(), from: end, is_cut: false };
-        let Some(buckets) = Buckets::of(schema, tier.def.bucket) else { return Ok(part) };
-        let (mut takes, mut cut) = (None, 0);
-        for _ in 0..WRITE_TRIES {
-            let is_from_rows = matches!(origin, Origin::Rows);
-            // No flush or merge takes what rows go for.
-            let space = self.space_of_ring(table)?;
-            let _turn = space.as_ref().map(|space| space.take_turn());
-            let (room, fits) = self.make_room_for_build(table, &tier.table, share, is_from_rows, takes)?.unzip();
-            // Taken only now: it would be a reader of what had to go.
-            let (source, from) = match origin {
-                Origin::Tier(finer, new) => {
-                    let buckets = rows_of_tier(finer, new);
-                    finer.table.raise_gone_to_horizon();
-                    (buckets, finer.table.gone_until())
-                }
-                Origin::Rows => (rows_of_table(table, schema), table.gone_until()),
-            };
-            cut = fits.map_or(0, |fits| source.time_of_newest_since(fits, from.max(cut))).max(cut);
-            part.from = from.max(cut).min(end);
-            part.is_cut = cut > from;
-            let target = Target {
-                schema: schema.clone(),
-                series_gone: table.gate.series_gone(),
-                table: tier.table.clone(),
-                layout: tier.layout.clone(),
-                room: room.clone(),
-            };
-            progress.begin(source.rows());
-            let what = ((part.from, end), BTreeSet::new());
-            let mut go_on = |rows| progress.note(rows);
-            part.segments = self.compute_tier(&target, &source, buckets, what, *seq, &mut go_on)?;
-            let Some(room) = room.filter(|room| room.is_over()) else { return Ok(part) };
-            takes = Some(room.wanted());
-            let metas: Vec<SegmentMeta> = part.segments.drain(..).map(|s| s.meta().clone()).collect();
-            self.remove_refused(&tier.table, &metas);
+    ) -> Result<Option<(Vec<Arc<LiveSegment>>, u64, bool)>> {
+        let Building { table, schema, seq, tiers, plans, .. } = building;
+        let (tier, plan) = (&tiers[place], &mut plans[place]);
+        let Some(buckets) = Buckets::of(schema, tier.def.bucket) else { return Ok(None) };
+        // Taken once there is room: it would be a reader of what had to go.
+        let (source, mut from) = match origin {
+            Origin::Tier(finer, new) => {
+                let source = rows_of_tier(finer, new);
+                finer.table.raise_gone_to_horizon();
+                // Older buckets of the finer one are what they were.
+                let changed = if tier.is_made { 0 } else { buckets.interval(table.gone_until()).first };
+                (source, finer.table.gone_until().max(changed))
+            }
+            Origin::Rows => (rows_of_table(table, schema), table.gone_until()),
+        };
+        from = from.max(tier.table.kept_from());
+        if from >= end {
+            return Ok(None);
         }
-        Err(too_small(table, &format!("tier '{}'", tier.def.name)))
+        plan.cut = source.time_of_newest_since(plan.fits[number], from.max(plan.cut)).max(plan.cut);
+        let first = from.max(plan.cut).min(end);
+        let target = Target {
+            schema: schema.clone(),
+            series_gone: table.gate.series_gone(),
+            table: tier.table.clone(),
+            layout: tier.layout.clone(),
+            room: room.cloned(),
+        };
+        progress.begin(source.rows());
+        let what = ((first, end), BTreeSet::new());
+        let segments = self.compute_tier(&target, &source, buckets, what, *seq, &mut |rows| progress.note(rows))?;
+        Ok(Some((segments, first, plan.cut > from)))
     }
 }
 
@@ -271,16 +301,10 @@ struct Building<'a> {
     table: &'a Arc<Table>,
     schema: Arc<Schema>,
     seq: u64,
-    share: BuildShare,
-}
-
-/// What was built of a tier from one source.
-struct Part {
-    segments: Vec<Arc<LiveSegment>>,
-    /// When the first buckets begin.
-    from: u64,
-    /// Whether older ones take more than tiers may.
-    is_cut: bool,
+    /// The tiers as they will be, what each counts for in rows to be read, and what is known of its build.
+    tiers: &'a [Tier],
+    shares: Vec<u64>,
+    plans: Vec<BuildPlan>,
 }
 
 /// What buckets are computed from.
@@ -288,6 +312,22 @@ enum Origin<'a> {
     /// A finer tier, and what was built of it.
     Tier(&'a Tier, Vec<Arc<LiveSegment>>),
     Rows,
+}
+
+impl Tier {
+    fn plan(&self) -> BuildPlan {
+        let (tier, is_from_rows) = (self.table.clone(), !self.is_made || self.source.is_none());
+        BuildPlan {
+            tier,
+            is_built: self.is_built,
+            is_made: self.is_made,
+            is_from_rows,
+            took: [0; 2],
+            from: 0,
+            fits: [1.0; 2],
+            cut: 0,
+        }
+    }
 }
 
 impl TierChanges {

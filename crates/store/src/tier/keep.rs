@@ -154,6 +154,14 @@ impl Table {
         }
     }
 
+    /// From when on a tier has buckets that it shows or coarser ones are computed from: older ones need not be computed anew.
+    pub(crate) fn kept_from(&self) -> u64 {
+        match self.dependents.read().buckets.is_empty() {
+            true => self.version().gate.position().time,
+            false => self.gone_until(),
+        }
+    }
+
     /// The edit that says from when on a new tier has buckets, or coarser ones can be computed from a tier.
     pub(crate) fn gone_edit(&self) -> Option<Edit> {
         let line = Some(self.gone_until()).filter(|line| *line > 0)?;
