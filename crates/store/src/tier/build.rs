@@ -229,16 +229,13 @@ impl Engine {
             for (number, origin) in sources.iter().enumerate() {
                 let before = wanted();
                 let Some(origin) = origin else { continue };
-                let Some((segments, from, is_cut)) =
-                    self.build_part(building, place, (number, origin, first), room, progress)?
-                else {
-                    break;
-                };
+                let part = self.build_part(building, place, (number, origin, first), room, progress)?;
+                let Some(part) = part else { break };
                 building.plans[place].took[number] = wanted() - before;
-                built.segments.push((tier.table.clone(), segments.clone()));
-                of_tier.extend(segments);
-                first = from;
-                if is_cut {
+                built.segments.push((tier.table.clone(), part.segments.clone()));
+                of_tier.extend(part.segments);
+                first = part.from;
+                if part.is_cut {
                     break;
                 }
             }
@@ -252,8 +249,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Computes the buckets of a tier that begin before `end` and come from one source, if there are any: its segments, when the
-    /// first buckets begin, and whether older ones take more than tiers may.
+    /// Computes the buckets of a tier that begin before `end` and come from one source; `None` if there are none.
     fn build_part(
         &self,
         building: &mut Building<'_>,
@@ -261,7 +257,7 @@ impl Engine {
         (number, origin, end): (usize, &Origin<'_>, u64),
         room: Option<&Arc<Room>>,
         progress: &mut Progress<'_>,
-    ) -> Result<Option<(Vec<Arc<LiveSegment>>, u64, bool)>> {
+    ) -> Result<Option<Part>> {
         let Building { table, schema, seq, tiers, plans, .. } = building;
         let (tier, plan) = (&tiers[place], &mut plans[place]);
         let Some(buckets) = Buckets::of(schema, tier.def.bucket) else { return Ok(None) };
@@ -292,7 +288,7 @@ impl Engine {
         progress.begin(source.rows());
         let what = ((first, end), BTreeSet::new());
         let segments = self.compute_tier(&target, &source, buckets, what, *seq, &mut |rows| progress.note(rows))?;
-        Ok(Some((segments, first, plan.cut > from)))
+        Ok(Some(Part { segments, from: first, is_cut: plan.cut > from }))
     }
 }
 
@@ -305,6 +301,15 @@ struct Building<'a> {
     tiers: &'a [Tier],
     shares: Vec<u64>,
     plans: Vec<BuildPlan>,
+}
+
+/// What was built of a tier from one source.
+struct Part {
+    segments: Vec<Arc<LiveSegment>>,
+    /// When the first buckets begin.
+    from: u64,
+    /// Whether older ones take more than tiers may.
+    is_cut: bool,
 }
 
 /// What buckets are computed from.
