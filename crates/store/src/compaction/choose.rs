@@ -34,7 +34,16 @@ pub struct Plan {
 impl Plan {
     /// Bytes of the segments, as far as a version has them.
     pub fn bytes_in(&self, version: &Version) -> u64 {
-        self.segments.iter().filter_map(|id| version.segments.get(id)).map(|s| s.meta().bytes).sum()
+        self.bytes_of_each(version).sum()
+    }
+
+    /// Those of the largest one.
+    pub fn largest_in(&self, version: &Version) -> u64 {
+        self.bytes_of_each(version).max().unwrap_or(0)
+    }
+
+    fn bytes_of_each(&self, version: &Version) -> impl Iterator<Item = u64> {
+        self.segments.iter().filter_map(|id| version.segments.get(id)).map(|s| s.meta().bytes)
     }
 }
 

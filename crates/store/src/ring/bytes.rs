@@ -77,6 +77,9 @@ pub(crate) const WRITE_TRIES: u32 = 8;
 /// The same of merges. One that is given up is tried again later.
 const MERGE_TRIES: u32 = 2;
 
+/// Of what a merge of a tier reads beside the largest file, one in so many buckets is not in that one, in all likelihood.
+const NEW_IN_FILES_OF_TIER: u64 = 4;
+
 /// How long whoever makes room waits for those who read files that are to go. Longer queries keep them, beside the ring.
 const READERS_WAIT: Duration = Duration::from_secs(2);
 
@@ -476,7 +479,13 @@ impl Engine {
             return Ok(None);
         }
         let version = table.version();
-        let bytes = takes.unwrap_or_else(|| plans.iter().map(|plan| plan.bytes_in(&version)).sum());
+        // Mostly the files of a tier have the same buckets, as each flush left them.
+        let is_tier = table.schema().tier_of.is_some();
+        let guess = |plan: &Plan| match (plan.bytes_in(&version), plan.largest_in(&version)) {
+            (all, largest) if is_tier => largest + (all - largest) / NEW_IN_FILES_OF_TIER,
+            (all, _) => all,
+        };
+        let bytes = takes.unwrap_or_else(|| plans.iter().map(guess).sum());
         // It would be a reader of what may have to go.
         drop(version);
         self.table_by_id(table.id).map_or(Ok(None), |table| self.make_room(&table, bytes))
