@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rrd_store::schema::{Bucket, Ring};
+use rrd_store::schema::{Bucket, Initial, Ring};
 use rrd_store::tier::Tier;
 use rrd_store::{Direction, OnDuplicate, Schema, Txn};
 
 use super::world::{Rows, World, comparable, expected, random_row, rows_of};
-use super::{schema, seeds};
+use super::{alter, schema, seeds};
 
 /// By key, what a bucket was: what [`comparable`] makes of its row, or `None` without one.
 type Frozen = BTreeMap<Vec<u8>, Vec<Option<Vec<Option<u64>>>>>;
@@ -82,6 +82,22 @@ impl RingWorld {
             rows
         };
         self.world.table.tiers().iter().map(read).collect()
+    }
+
+    /// All buckets, by tier and key, and what they have by names of columns.
+    fn named(&self) -> BTreeMap<(String, Vec<u8>), BTreeMap<String, Option<u64>>> {
+        let mut named = BTreeMap::new();
+        let tiers = self.world.table.tiers();
+        for (tier, rows) in tiers.iter().zip(self.read_tiers(&mut self.world.engine.begin())) {
+            let layout = tier.table.layout();
+            for (key, row) in rows {
+                let value = |c: usize| (!layout.view(&row).is_null(c)).then(|| layout.view(&row).int(c));
+                let columns = layout.schema().columns.iter().enumerate();
+                let values = columns.map(|(c, column)| (column.name.clone(), value(c))).collect();
+                named.insert((tier.def.name.clone(), key), values);
+            }
+        }
+        named
     }
 
     pub fn visible(&self) -> Rows {
@@ -225,5 +241,39 @@ fn tiers_keep_what_a_ring_lets_go() {
         }
         world.check();
         assert!(world.visible().len() < world.kept.len() / 2);
+    }
+}
+
+/// Their new column has values where rows are, and nothing else changes.
+#[test]
+fn buckets_that_are_built_anew_are_what_they_were() {
+    let rows = Ring { max_rows: Some(30), ..Ring::default() };
+    let age = Ring { retention: Some(150_000_000), ..Ring::default() };
+    let series = Ring { series_max_rows: Some(9), ..Ring::default() };
+    let short = Some(60_000_000);
+    let keeps = [[None; 3], [Some(200_000_000), None, Some(500_000_000)], [short, None, None], [short; 3]];
+    for seed in seeds(36) {
+        println!("seed {seed}");
+        let (name, ring) = [("rows", rows), ("age", age), ("series", series)][seed as usize % 3];
+        let mut world = RingWorld::new(seed, name, ring, keeps[seed as usize / 3 % 4]);
+        (0..300).for_each(|_| world.step());
+        world.check();
+        world.held = None;
+        let (table, before) = (world.world.table.clone(), world.named());
+        alter(&world.world.engine, &table, |schema| {
+            let mut new = schema.columns[2].clone();
+            (new.id, new.name, new.initial) = (5, "m".into(), Some(Initial::Bits(7 + (1 << 31))));
+            schema.columns.push(new);
+        });
+        let after = world.named();
+        assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "{name}");
+        let mut has_value = 0;
+        for (bucket, values) in &before {
+            let now = &after[bucket];
+            assert!(values.iter().all(|(column, value)| now[column] == *value), "{bucket:?}: {values:?}, {now:?}");
+            has_value += u32::from(now["m_max"] == Some(7 + (1 << 31)));
+        }
+        assert!(world.world.engine.check_tiers(&table, &mut |_| true).unwrap().is_empty());
+        assert!(has_value > 10);
     }
 }
