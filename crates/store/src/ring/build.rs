@@ -98,8 +98,10 @@ fn room_beside_rows(rows: &[(u64, u64)], takes: &[Take], free: u64) -> u64 {
     let left = |gone: usize| {
         let of_take = |take: &Take| {
             let first = take.from.map_or(rows.len(), |from| rows.partition_point(|(end, _)| *end < from));
-            let part = since[first.max(gone)] as f64 / since[first].max(1) as f64;
-            let bytes = if since[first] == 0 { take.bytes } else { (take.bytes as f64 * part) as u64 };
+            let bytes = match since[first] {
+                0 => take.bytes,
+                all => (take.bytes as f64 * since[first.max(gone)] as f64 / all as f64) as u64,
+            };
             bytes.min(take.most)
         };
         takes.iter().map(of_take).sum::<u64>()

@@ -22,13 +22,12 @@ use crate::memtable::Memtable;
 use crate::ring::{BuildPlan, WRITE_TRIES, too_small};
 use crate::row::RowLayout;
 use crate::schema::{Schema, TierDef};
-use crate::segment::SegmentMeta;
 use crate::table::Table;
 use crate::version::Version;
 
 use super::alter::TierChanges;
 use super::bucket::Buckets;
-use super::refresh::{Rows, Target};
+use super::refresh::{Rows, Target, metas};
 use super::{sources, tier_schema};
 
 /// Rows that are read between two words to whoever waits.
@@ -57,8 +56,6 @@ impl Built {
 
     /// The edits that link it in.
     pub fn edits(&self) -> Vec<Edit> {
-        let metas =
-            |segments: &[Arc<LiveSegment>]| segments.iter().map(|s| s.meta().clone()).collect::<Vec<SegmentMeta>>();
         let linked = self.segments.iter().filter(|(_, segments)| !segments.is_empty());
         linked.flat_map(|(table, segments)| table.edits_for(&metas(segments))).collect()
     }
@@ -194,8 +191,7 @@ impl Engine {
                 };
             }
             for (tier, segments) in built.segments.drain(..) {
-                let metas: Vec<SegmentMeta> = segments.iter().map(|s| s.meta().clone()).collect();
-                self.remove_refused(&tier, &metas);
+                self.remove_refused(&tier, &metas(&segments));
             }
         }
         Err(too_small(table, "its tiers"))

@@ -307,7 +307,7 @@ pub(crate) fn build_edit(table: &Table, tiers: &[u32]) -> Edit {
     Edit::SetProperty { table: table.id, name: BUILD_PROPERTY.into(), value }
 }
 
-fn metas(segments: &[Arc<LiveSegment>]) -> Vec<SegmentMeta> {
+pub(super) fn metas(segments: &[Arc<LiveSegment>]) -> Vec<SegmentMeta> {
     segments.iter().map(|s| s.meta().clone()).collect()
 }
 

@@ -5,11 +5,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use rrd_consolidate::{Dst, Rollup, Source, Value, consolidate};
-use rrd_store::schema::{Bucket, DataSource, Ring, SourceType};
+use rrd_store::schema::{Bucket, DataSource, SourceType};
 use rrd_store::tier::Tier;
 use rrd_store::{Direction, OnDuplicate, RowLayout, Schema, Table, Txn};
 
-use super::rings::RingWorld;
+use super::rings::{RingWorld, ring_of};
 use super::world::{Rows, World, random_key, random_row, rows_of};
 use super::{Random, schema, seeds};
 
@@ -183,10 +183,7 @@ fn data_sources_are_consolidated_as_rrdtool_does_it() {
 fn data_sources_keep_what_a_ring_lets_go() {
     for seed in seeds(18) {
         println!("seed {seed}");
-        let rows = Ring { max_rows: Some(30), ..Ring::default() };
-        let age = Ring { retention: Some(150_000_000), ..Ring::default() };
-        let series = Ring { series_max_rows: Some(9), ..Ring::default() };
-        let (name, ring) = [("rows", rows), ("age", age), ("series", series)][seed as usize % 3];
+        let (name, ring) = ring_of(seed);
         let heartbeat = [7, 12, 25][seed as usize / 3 % 3];
         let mut world = RingWorld::new(seed, name, ring, [None; 3]);
         world.world.engine.drop_table("db/t").unwrap();

@@ -29,7 +29,23 @@ pub struct RingWorld {
     held: Option<(Txn, Vec<Rows>)>,
 }
 
+/// The ring that a test has with this seed, and what it is of.
+pub fn ring_of(seed: u64) -> (&'static str, Ring) {
+    let rows = Ring { max_rows: Some(30), ..Ring::default() };
+    let age = Ring { retention: Some(150_000_000), ..Ring::default() };
+    let series = Ring { series_max_rows: Some(9), ..Ring::default() };
+    [("rows", rows), ("age", age), ("series", series)][seed as usize % 3]
+}
+
 impl RingWorld {
+    /// With the ring and the tiers of this seed, which are kept for as long as it, longer or shorter.
+    fn of(seed: u64) -> RingWorld {
+        let (name, ring) = ring_of(seed);
+        let short = Some(60_000_000);
+        let keeps = [[None; 3], [Some(200_000_000), None, Some(500_000_000)], [short, None, None], [short; 3]];
+        RingWorld::new(seed, name, ring, keeps[seed as usize / 3 % 4])
+    }
+
     pub fn new(seed: u64, name: &'static str, ring: Ring, keep: [Option<u64>; 3]) -> RingWorld {
         let mut world = World::new(seed);
         world.engine.drop_table("db/t").unwrap();
@@ -225,17 +241,10 @@ impl RingWorld {
 
 #[test]
 fn tiers_keep_what_a_ring_lets_go() {
-    let rows = Ring { max_rows: Some(30), ..Ring::default() };
-    let age = Ring { retention: Some(150_000_000), ..Ring::default() };
-    let series = Ring { series_max_rows: Some(9), ..Ring::default() };
     // 10: rows of a finer tier that a coarser one needs, after a restart.
     for seed in seeds(36) {
         println!("seed {seed}");
-        let (name, ring) = [("rows", rows), ("age", age), ("series", series)][seed as usize % 3];
-        let short = Some(60_000_000);
-        let keeps = [[None; 3], [Some(200_000_000), None, Some(500_000_000)], [short, None, None], [short; 3]];
-        let keep = keeps[seed as usize / 3 % 4];
-        let mut world = RingWorld::new(seed, name, ring, keep);
+        let mut world = RingWorld::of(seed);
         for _ in 0..400 {
             world.step();
         }
@@ -247,15 +256,9 @@ fn tiers_keep_what_a_ring_lets_go() {
 /// Their new column has values where rows are, and nothing else changes.
 #[test]
 fn buckets_that_are_built_anew_are_what_they_were() {
-    let rows = Ring { max_rows: Some(30), ..Ring::default() };
-    let age = Ring { retention: Some(150_000_000), ..Ring::default() };
-    let series = Ring { series_max_rows: Some(9), ..Ring::default() };
-    let short = Some(60_000_000);
-    let keeps = [[None; 3], [Some(200_000_000), None, Some(500_000_000)], [short, None, None], [short; 3]];
     for seed in seeds(36) {
         println!("seed {seed}");
-        let (name, ring) = [("rows", rows), ("age", age), ("series", series)][seed as usize % 3];
-        let mut world = RingWorld::new(seed, name, ring, keeps[seed as usize / 3 % 4]);
+        let mut world = RingWorld::of(seed);
         (0..300).for_each(|_| world.step());
         world.check();
         world.held = None;
@@ -266,7 +269,7 @@ fn buckets_that_are_built_anew_are_what_they_were() {
             schema.columns.push(new);
         });
         let after = world.named();
-        assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "{name}");
+        assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "{}", world.name);
         for (bucket, values) in &before {
             let now = &after[bucket];
             assert!(values.iter().all(|(column, value)| now[column] == *value), "{bucket:?}: {values:?}, {now:?}");
