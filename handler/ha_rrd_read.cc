@@ -71,7 +71,7 @@ int ha_rrd::wait_for_workers_before()
 }
 
 /*
-  What the workers before this one changed is locked, what they inserted is not: a row that is not found may be
+  What the workers before this one changed is locked, what they inserted is not always: a row that is not found may be
   theirs. Then they are waited for, and the search begins anew, once.
 */
 int ha_rrd::wait_for_missing_row(bool *is_over)

@@ -1,5 +1,5 @@
 /*
-  INFORMATION_SCHEMA.RRD_TABLES, RRD_TIERS, RRD_SEGMENTS and RRD_COLUMNS.
+  INFORMATION_SCHEMA.RRD_TABLES, RRD_TIERS, RRD_SEGMENTS, RRD_COLUMNS and RRD_LOCK_WAITS.
 
   Which columns there are and what is in them comes from the store (crates/ffi/src/info.rs). Here names are decoded
   and privileges checked: a user sees a table if INFORMATION_SCHEMA.TABLES shows it to him, times of its rows if he
@@ -325,6 +325,17 @@ static View &tiers_view()
   return view;
 }
 
+static View &lock_waits_view()
+{
+  static View view(RRD_VIEW_LOCK_WAITS);
+  return view;
+}
+
+static int fill_lock_waits(THD *thd, TABLE_LIST *tables, COND *condition)
+{
+  return fill(thd, tables, condition, lock_waits_view());
+}
+
 static int fill_tiers(THD *thd, TABLE_LIST *tables, COND *condition)
 {
   return fill(thd, tables, condition, tiers_view());
@@ -362,3 +373,5 @@ int rrd_init_tiers_view(void *schema_table) { return init(schema_table, tiers_vi
 int rrd_init_segments_view(void *schema_table) { return init(schema_table, segments_view(), fill_segments); }
 
 int rrd_init_columns_view(void *schema_table) { return init(schema_table, columns_view(), fill_columns); }
+
+int rrd_init_lock_waits_view(void *schema_table) { return init(schema_table, lock_waits_view(), fill_lock_waits); }

@@ -1,5 +1,5 @@
 /*
-  INFORMATION_SCHEMA.RRD_TABLES, RRD_SEGMENTS and RRD_COLUMNS.
+  The engine's tables in INFORMATION_SCHEMA.
 */
 #ifndef RRD_INFO_SCHEMA_H
 #define RRD_INFO_SCHEMA_H
@@ -13,5 +13,6 @@ int rrd_init_tables_view(void *schema_table);
 int rrd_init_tiers_view(void *schema_table);
 int rrd_init_segments_view(void *schema_table);
 int rrd_init_columns_view(void *schema_table);
+int rrd_init_lock_waits_view(void *schema_table);
 
 #endif

@@ -132,6 +132,7 @@ view_plugin("RRD_TABLES", "Tables of ENGINE=RRD: rows, bytes, times, options", r
 view_plugin("RRD_TIERS", "Tiers of tables of ENGINE=RRD: buckets, bytes, times", rrd_init_tiers_view),
 view_plugin("RRD_SEGMENTS", "Files of tables of ENGINE=RRD: rows, bytes, times", rrd_init_segments_view),
 view_plugin("RRD_COLUMNS", "Columns of tables of ENGINE=RRD: bytes and codecs", rrd_init_columns_view),
+view_plugin("RRD_LOCK_WAITS", "Transactions of ENGINE=RRD that wait for others' locks", rrd_init_lock_waits_view),
 function_plugin("TIME_BUCKET", rrd_time_bucket_function, "time_bucket(width, time [, origin or offset])"),
 function_plugin("FIRST", rrd_first_function, "Aggregate first(value, time)"),
 function_plugin("LAST", rrd_last_function, "Aggregate last(value, time)"),

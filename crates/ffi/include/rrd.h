@@ -705,6 +705,9 @@ typedef struct RrdTextColumn {
 // RRD_TIERS.
 #define RRD_VIEW_TIERS 3
 
+// RRD_LOCK_WAITS.
+#define RRD_VIEW_LOCK_WAITS 4
+
 // NULL.
 #define RRD_CELL_NULL 0
 

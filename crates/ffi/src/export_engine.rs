@@ -11,12 +11,14 @@ use crate::abi::{RrdConfig, RrdError, RrdPauseFn, RrdTableDefinition, RrdText};
 use crate::connections::Connections;
 use crate::definition::{Definition, read_text};
 use crate::guard::{get, guard, guard_close};
+use crate::lock_waits::Formats;
 use crate::status::{Failure, Outcome};
 
 /// The engine of a server.
 pub struct RrdEngine {
     pub(crate) engine: Arc<Engine>,
     pub(crate) connections: Arc<Connections>,
+    pub(crate) formats: Formats,
 }
 
 fn flush_log(mode: u32) -> FlushLog {
@@ -65,7 +67,8 @@ pub unsafe extern "C" fn rrd_engine_open(
             settings.flush_log = flush_log(config.flush_log);
             let engine = Engine::open(settings, Arc::new(OsFs))?;
             drop_temporary_tables(&engine)?;
-            *out = Box::into_raw(Box::new(RrdEngine { engine, connections: Arc::default() }));
+            *out =
+                Box::into_raw(Box::new(RrdEngine { engine, connections: Arc::default(), formats: Formats::default() }));
             Ok(())
         })
     }

@@ -1,11 +1,13 @@
 //! C functions for whoever looks after a server: INFORMATION_SCHEMA, status, messages for the error log.
 
 use std::ffi::{c_char, c_void};
+use std::sync::Arc;
 
 use crate::abi::{RrdCounterFn, RrdError, RrdText, RrdTextFn};
 use crate::export_engine::RrdEngine;
 use crate::guard::{get, guard};
-use crate::info::{self, COLUMNS, Cell, InfoColumn, Kind, Listener, SEGMENTS, TABLES, TIERS};
+use crate::info::{self, COLUMNS, Cell, InfoColumn, Kind, LOCK_WAITS, Listener, SEGMENTS, TABLES, TIERS};
+use crate::lock_waits::wait_rows;
 use crate::log::{self, Severity};
 use crate::status::{Failure, Outcome};
 use crate::status_text;
@@ -20,6 +22,8 @@ pub const RRD_VIEW_SEGMENTS: RrdView = 1;
 pub const RRD_VIEW_COLUMNS: RrdView = 2;
 /// RRD_TIERS.
 pub const RRD_VIEW_TIERS: RrdView = 3;
+/// RRD_LOCK_WAITS.
+pub const RRD_VIEW_LOCK_WAITS: RrdView = 4;
 
 /// What a cell or a column holds.
 pub type RrdCellKind = u8;
@@ -120,6 +124,7 @@ pub unsafe extern "C" fn rrd_info_column(view: RrdView, number: usize, out: *mut
         RRD_VIEW_TABLES => describe(TABLES, number),
         RRD_VIEW_SEGMENTS => describe(SEGMENTS, number),
         RRD_VIEW_TIERS => describe(TIERS, number),
+        RRD_VIEW_LOCK_WAITS => describe(LOCK_WAITS, number),
         _ => describe(COLUMNS, number),
     };
     // SAFETY: promised by the caller.
@@ -158,8 +163,13 @@ pub unsafe extern "C" fn rrd_info_read(
     unsafe {
         guard(error, || {
             let reader = Reader::new(*get(reader)?)?;
-            let engine = &get(engine)?.engine;
+            let of_server = get(engine)?;
+            let engine = &of_server.engine;
+            let waits = if view == RRD_VIEW_LOCK_WAITS { engine.lock_waits() } else { Vec::new() };
             for table in info::tables(engine, |_| true) {
+                if view == RRD_VIEW_LOCK_WAITS && !waits.iter().any(|wait| Arc::ptr_eq(&wait.table, &table)) {
+                    continue;
+                }
                 if reader.is_killed() {
                     break;
                 }
@@ -169,6 +179,10 @@ pub unsafe extern "C" fn rrd_info_read(
                 let mut listener = Listener { problem: &mut |text| reader.tell(&text), stop: &|| reader.is_killed() };
                 let go_on = match view {
                     RRD_VIEW_TABLES => reader.give(TABLES, &[info::table_row(engine, &table, wants_costly)]),
+                    RRD_VIEW_LOCK_WAITS => {
+                        let rows = wait_rows(&waits, &table, &of_server.connections, &of_server.formats);
+                        reader.give(LOCK_WAITS, &rows)
+                    }
                     RRD_VIEW_TIERS => reader.give(TIERS, &info::tier_rows(&table, wants_costly)),
                     RRD_VIEW_SEGMENTS => {
                         reader.give(SEGMENTS, &info::segment_rows(&table, wants_costly, &mut listener))

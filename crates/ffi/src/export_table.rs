@@ -36,10 +36,12 @@ pub unsafe extern "C" fn rrd_table_open(
     unsafe {
         guard(error, || {
             let definition = Definition::read(get(definition)?)?;
-            let engine = get(engine)?.engine.clone();
+            let of_server = get(engine)?;
+            let engine = of_server.engine.clone();
             let table = engine.table(&read_text(name))?;
             let format = RecordFormat::bind(&definition, table.layout())?;
             let handle = TableHandle::new(engine, table, format);
+            of_server.formats.note(handle.table(), handle.format());
             *get_mut(out)? = Box::into_raw(Box::new(RrdTable { handle }));
             Ok(())
         })

@@ -1,4 +1,4 @@
-//! The columns of INFORMATION_SCHEMA.RRD_TABLES, RRD_TIERS, RRD_SEGMENTS and RRD_COLUMNS, and what is in them.
+//! The columns of INFORMATION_SCHEMA.RRD_TABLES, RRD_TIERS, RRD_SEGMENTS, RRD_COLUMNS and RRD_LOCK_WAITS, and what is in them.
 //!
 //! A column is one line here: name, type and where its value comes from. The handler makes the server's tables from
 //! these lists; it puts schema, table and partition in front, because names and privileges are the server's business.
@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use rrd_store::report::{LaneTotal, ReportedLane, SegmentReport, TableReport, TierReport};
 use rrd_store::schema::{ColumnDef, Compression, Lane, Schema, TimeColumn, TimeUnit};
-use rrd_store::{Engine, Table};
+use rrd_store::{Engine, LockMode, Table};
 
 use crate::export_info::{
     RRD_INFO_COLUMN_NAME as COLUMN_NAME, RRD_INFO_COSTLY as COSTLY, RRD_INFO_NULLABLE as NULLABLE,
     RRD_INFO_OF_TABLE as OF_TABLE, RRD_INFO_ROW_VALUE as ROW_VALUE,
 };
 use crate::info_time::{bound_cell, time_cell, unit_name};
+use crate::lock_waits::WaitRow;
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
@@ -212,6 +213,27 @@ pub static COLUMNS: &[InfoColumn<ColumnRow>] = &[
     InfoColumn::new(c"CODECS", Kind::Text(1024), NULLABLE | COSTLY, |r| text_or_null(codecs(&r.total))),
 ];
 
+/// RRD_LOCK_WAITS.
+pub static LOCK_WAITS: &[InfoColumn<WaitRow>] = &[
+    InfoColumn::new(c"INDEX_NAME", NAME, NULLABLE, |r| r.index_name.as_deref().map_or(Cell::Null, text)),
+    InfoColumn::new(c"WAITING_TRX", Kind::Unsigned, 0, |r| Cell::Unsigned(r.waiting.0)),
+    InfoColumn::new(c"WAITING_CONNECTION", Kind::Unsigned, NULLABLE, |r| number_or_null(r.waiting.1)),
+    InfoColumn::new(c"BLOCKING_TRX", Kind::Unsigned, 0, |r| Cell::Unsigned(r.blocking.0)),
+    InfoColumn::new(c"BLOCKING_CONNECTION", Kind::Unsigned, NULLABLE, |r| number_or_null(r.blocking.1)),
+    InfoColumn::new(c"LOCK_MODE", Kind::Text(16), 0, |r| {
+        text(match r.mode {
+            LockMode::Exclusive => "EXCLUSIVE",
+            LockMode::Shared => "SHARED",
+        })
+    }),
+    InfoColumn::new(c"WAITED_SECONDS", Kind::Double, 0, |r| {
+        Cell::Double((r.waited.as_secs_f64() * 1000.0).round() / 1000.0)
+    }),
+    InfoColumn::new(c"LOCKED_ROW", Kind::Text(1024), NULLABLE | ROW_VALUE, |r| {
+        r.locked_row.as_deref().map_or(Cell::Null, |row| text(row.chars().take(1024).collect::<String>()))
+    }),
+];
+
 /// The row of RRD_TABLES.
 pub fn table_row(engine: &Engine, table: &Arc<Table>, wants_costly: bool) -> TableRow {
     TableRow {
@@ -359,6 +381,10 @@ fn text_or_null(value: String) -> Cell {
 
 fn name_or_null(name: &Option<Arc<str>>) -> Cell {
     name.as_deref().map_or(Cell::Null, text)
+}
+
+fn number_or_null(value: Option<u64>) -> Cell {
+    value.map_or(Cell::Null, Cell::Unsigned)
 }
 
 fn yes_or_no(value: bool) -> Cell {

@@ -37,6 +37,7 @@ pub mod info;
 mod info_time;
 mod key_range;
 pub mod key_text;
+mod lock_waits;
 pub mod log;
 mod number_text;
 pub mod options;

@@ -104,6 +104,13 @@ impl Scan {
         Ok(self.cursor.seek(self.start.as_deref(), inclusive, direction)?)
     }
 
+    /// Begins again where it began, in what a newer cursor sees.
+    pub fn start_over(&mut self, cursor: Cursor) -> Outcome<()> {
+        self.cursor = cursor;
+        let (start, bounds) = (self.start.take(), std::mem::take(&mut self.bounds));
+        self.seek(start, self.is_start_inclusive, self.direction, bounds)
+    }
+
     /// Goes on in what a newer cursor sees: behind the current row or, with `again`, at its place, where another row may
     /// have come.
     pub fn go_on_with(&mut self, cursor: Cursor, again: bool, direction: Direction) -> Outcome<()> {

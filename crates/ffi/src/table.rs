@@ -20,7 +20,7 @@ use crate::status::{Failure, Outcome};
 
 mod locked;
 
-use locked::{Found, Looking};
+use locked::{Found, Looking, Sought};
 
 /// How often a row is written again when the row in its way was gone by the time it was locked.
 const DUPLICATE_RETRIES: usize = 16;
@@ -55,6 +55,8 @@ pub struct TableHandle {
     scan: Option<Scan>,
     /// The secondary index that the scan goes along: its place in the format.
     scan_index: Option<usize>,
+    /// The unique key that a locking scan looks for, until a row with it is found.
+    sought: Option<Sought>,
     /// Columns to write into records from the entries of an index, when those hold all that is read.
     read_entry: Option<Vec<Plan>>,
     /// The scan before it: the server still looks at the blobs of its last row, up to the end of the statement.
@@ -103,6 +105,7 @@ impl TableHandle {
             scratch: Scratch::default(),
             scan: None,
             scan_index: None,
+            sought: None,
             read_entry: None,
             ended_scan: None,
             probe: None,
@@ -162,6 +165,7 @@ impl TableHandle {
         self.probe = None;
         self.probe_columns.clear();
         self.current = Current::Nothing;
+        self.sought = None;
         self.conditions = None;
         self.looking = Looking::Never;
         self.is_lock_new = false;
@@ -244,13 +248,12 @@ impl TableHandle {
         Err(self.refused(error))
     }
 
-    /// Waits until nobody else has this row locked exclusively. Whoever had it may have let go just before: look again.
+    /// Waits until nobody else has this row locked exclusively. The lock is given back at once: several who kept it, and then
+    /// want the key for themselves, would wait for each other.
     fn wait_for_owner(&self, session: &mut Session, key: &[u8]) -> Outcome<()> {
         let txn = session.txn();
-        match txn.try_lock_row(&self.table, key, LockMode::Shared)? {
-            Some(true) => txn.unlock_row(&self.table, key),
-            Some(false) => {}
-            None => drop(txn.lock_row(&self.table, key, LockMode::Shared)?),
+        if txn.lock_row(&self.table, key, LockMode::Shared)? {
+            txn.unlock_row(&self.table, key);
         }
         Ok(())
     }
@@ -455,7 +458,11 @@ impl TableHandle {
     /// Places the scan. `limit` is a key image that ends a forward walk, and whether its rows still belong to it.
     pub fn seek(&mut self, seek: RrdSeek, image: &[u8], limit: Option<(&[u8], bool)>) -> Outcome<()> {
         let mut start = Vec::new();
-        self.push_scan_image(image, &mut start)?;
+        let parts = self.push_scan_image(image, &mut start)?;
+        self.sought = match self.locking {
+            Some(_) if seek == abi::RRD_SEEK_EXACT => self.unique_key(&start, parts)?,
+            _ => None,
+        };
         let end = key::prefix_end(&start);
         let (start, end) = (Some(start), end);
         let (from, inclusive, direction, bounds) = match seek {
@@ -536,6 +543,10 @@ impl TableHandle {
             let scan = self.scan.as_mut().ok_or_else(no_scan)?;
             let read = self.read_entry.as_ref().unwrap_or(&self.read);
             if !scan.step(direction, read, session)? {
+                if self.waits_for_sought(session)? {
+                    is_gone = false;
+                    continue;
+                }
                 return Err(Failure::Outcome(abi::RRD_END));
             }
             if self.locking.is_none() {
@@ -549,7 +560,10 @@ impl TableHandle {
             let found = self.read_scanned_locked(session, &key, record);
             self.key = key;
             match found? {
-                Found::Row if self.is_at_its_place(session, record)? => return Ok(()),
+                Found::Row if self.is_at_its_place(session, record)? => {
+                    self.sought = None;
+                    return Ok(());
+                }
                 found => is_gone = found != Found::Skipped,
             }
         }

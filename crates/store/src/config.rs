@@ -55,6 +55,8 @@ pub struct Tuning {
     pub part_rows: u64,
     /// See [`limits::ROWS_OF_BUCKET`].
     pub rows_of_bucket: u64,
+    /// See [`limits::NEW_KEY_LOCKS`]; with 0 inserts wait for nobody, as those of large statements.
+    pub new_key_locks: usize,
 }
 
 impl Default for Tuning {
@@ -69,6 +71,7 @@ impl Default for Tuning {
             group_rows: limits::GROUP_ROWS,
             part_rows: limits::PART_ROWS,
             rows_of_bucket: limits::ROWS_OF_BUCKET,
+            new_key_locks: limits::NEW_KEY_LOCKS,
         }
     }
 }

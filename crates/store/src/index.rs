@@ -197,6 +197,11 @@ impl Index {
         })
     }
 
+    /// Whether keys end with a part that tells apart rows with a NULL; it is empty for all others.
+    pub fn has_tie_breaker(&self) -> bool {
+        self.plan.iter().any(|source| matches!(source, Source::TieBreaker))
+    }
+
     /// Whether an indexed column of the base row is NULL.
     fn has_null(&self, row: &RowView<'_>) -> bool {
         self.has_nullable && self.def.columns.iter().any(|c| row.is_null(usize::from(c.column)))

@@ -122,3 +122,9 @@ pub const ESTIMATE_SEGMENTS: usize = 32;
 
 /// Segment files kept open for reading: far below the usual 1024 descriptors that the server shares with us.
 pub const OPEN_SEGMENT_FILES: usize = 512;
+
+/// Keys that a transaction locks because it inserts them; it checks those of further rows at COMMIT only. About 10 MB.
+pub const NEW_KEY_LOCKS: usize = 1 << 16;
+
+/// Rows of a bulk statement whose keys are locked, so that small statements tell of duplicates themselves.
+pub const FIRST_ROWS_LOCKED: usize = 16;

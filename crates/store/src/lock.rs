@@ -51,7 +51,7 @@ pub struct RowLocks {
     /// What each owner holds, in shards by owner.
     held: Vec<Mutex<HashMap<u64, Vec<Name>>>>,
     /// What each waiting owner waits for.
-    waits: Mutex<HashMap<u64, Name>>,
+    waits: Mutex<HashMap<u64, Wait>>,
     waits_begun: AtomicU64,
     timeouts: AtomicU64,
     deadlocks: AtomicU64,
@@ -76,6 +76,25 @@ struct Name {
 struct NameRef<'a> {
     table: TableId,
     key: &'a [u8],
+}
+
+/// What a waiting owner waits for.
+struct Wait {
+    name: Name,
+    mode: LockMode,
+    since: Instant,
+}
+
+/// A wait under way, for whoever looks after the engine.
+pub(crate) struct WaitReported {
+    pub owner: u64,
+    /// The holders of the lock, and those who stand in front in its queue.
+    pub blockers: Vec<u64>,
+    pub table: TableId,
+    /// Empty for the lock of the whole table.
+    pub key: Arc<[u8]>,
+    pub mode: LockMode,
+    pub since: Instant,
 }
 
 #[derive(Default)]
@@ -188,7 +207,7 @@ impl RowLocks {
         } else {
             let signal = lock.enqueue(owner, mode, is_upgrade);
             drop(shard);
-            self.wait(owner, &name, &signal, timeout, interrupted)?;
+            self.wait((owner, mode), &name, &signal, timeout, interrupted)?;
         }
         if !is_upgrade {
             self.held_by(owner).lock().entry(owner).or_default().push(name);
@@ -198,7 +217,7 @@ impl RowLocks {
 
     /// Makes a waiting owner ask at once whether it was interrupted; from any thread.
     pub fn wake(&self, owner: u64) {
-        let Some(name) = self.waits.lock().get(&owner).cloned() else { return };
+        let Some(name) = self.waits.lock().get(&owner).map(|wait| wait.name.clone()) else { return };
         let shard = self.shard(name.by_ref()).lock();
         let waiter = shard.get(&name).and_then(|lock| lock.queue.iter().find(|waiter| waiter.owner == owner));
         if let Some(waiter) = waiter {
@@ -286,6 +305,19 @@ impl RowLocks {
         self.shards.iter().all(|shard| shard.lock().is_empty())
     }
 
+    /// The waits under way, the oldest first.
+    pub(crate) fn waits(&self) -> Vec<WaitReported> {
+        let waits = self.waits.lock();
+        let reported = |(&owner, Wait { name, mode, since }): (&u64, &Wait)| {
+            let shard = self.shard(name.by_ref()).lock();
+            let blockers = shard.get(name).map(|lock| lock.blockers_of(owner)).unwrap_or_default();
+            WaitReported { owner, blockers, table: name.table, key: name.key.clone(), mode: *mode, since: *since }
+        };
+        let mut list: Vec<WaitReported> = waits.iter().map(reported).collect();
+        list.sort_by_key(|wait| wait.since);
+        list
+    }
+
     /// Waits so far.
     pub fn waits_begun(&self) -> u64 {
         self.waits_begun.load(Ordering::Relaxed)
@@ -304,14 +336,14 @@ impl RowLocks {
     /// Waits for a place in a queue to be served, and gives the place up when that is not to be.
     fn wait(
         &self,
-        owner: u64,
+        (owner, mode): (u64, LockMode),
         name: &Name,
         signal: &Signal,
         timeout: Duration,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<()> {
         self.waits_begun.fetch_add(1, Ordering::Relaxed);
-        let outcome = match self.begin_wait(owner, name) {
+        let outcome = match self.begin_wait(owner, name, mode) {
             Ok(()) => {
                 self.report_wait(owner, name);
                 let _pause = Pause::begin();
@@ -341,9 +373,9 @@ impl RowLocks {
     }
 
     /// Enters a wait into the graph, or refuses it when it closes a circle.
-    fn begin_wait(&self, owner: u64, name: &Name) -> Result<()> {
+    fn begin_wait(&self, owner: u64, name: &Name, mode: LockMode) -> Result<()> {
         let mut waits = self.waits.lock();
-        waits.insert(owner, name.clone());
+        waits.insert(owner, Wait { name: name.clone(), mode, since: Instant::now() });
         // Whoever closes a circle enters last and sees all of it, because the graph stays locked meanwhile.
         if self.is_deadlocked(&waits, owner) { Err(Error::Conflict) } else { Ok(()) }
     }
@@ -358,11 +390,11 @@ impl RowLocks {
     }
 
     /// Whether `owner` waits, by whatever detours, for itself.
-    fn is_deadlocked(&self, waits: &MutexGuard<'_, HashMap<u64, Name>>, owner: u64) -> bool {
+    fn is_deadlocked(&self, waits: &MutexGuard<'_, HashMap<u64, Wait>>, owner: u64) -> bool {
         let mut seen = HashSet::new();
         let mut to_visit = vec![owner];
         while let Some(waiting) = to_visit.pop() {
-            let Some(name) = waits.get(&waiting) else {
+            let Some(Wait { name, .. }) = waits.get(&waiting) else {
                 continue;
             };
             let blockers = match self.shard(name.by_ref()).lock().get(name) {

@@ -185,6 +185,8 @@ fn config() -> Config {
     config.tuning.smallest_batch = 1;
     config.tuning.txn_spill_bytes = 2_000;
     config.tuning.chunk_target_rows = 40;
+    // Some inserts wait, others find at COMMIT that another transaction was faster.
+    config.tuning.new_key_locks = 4;
     config
 }
 
@@ -239,7 +241,10 @@ impl World {
         let i = self.random.below(self.open.len() as u64) as usize;
         if self.open[i].is_none() {
             let own = vec![BTreeMap::new(); self.tables.len()];
-            self.open[i] = Some(Open { txn: self.engine.begin(), snapshot: None, own, savepoints: Vec::new() });
+            let mut txn = self.engine.begin();
+            // All transactions are one thread's: nobody would end a wait.
+            txn.set_lock_timeout_ms(0);
+            self.open[i] = Some(Open { txn, snapshot: None, own, savepoints: Vec::new() });
         }
         i
     }
@@ -248,9 +253,15 @@ impl World {
         self.random.below(self.tables.len() as u64) as usize
     }
 
+    /// Whether another transaction than the `i`-th is open: it may have locked keys, also those of rows that it took back.
+    fn may_wait(&self, i: usize) -> bool {
+        self.open.iter().enumerate().any(|(other, open)| other != i && open.is_some())
+    }
+
     fn write(&mut self) {
         let i = self.pick_open();
         let t = self.pick_table();
+        let may_wait = self.may_wait(i);
         let layout = self.tables[t].layout();
         let row = random_row(&mut self.random, &layout);
         let key = key_of(&layout, &row);
@@ -260,6 +271,9 @@ impl World {
         let clash = clashes(&layout, &overlay(&self.committed[t], &open.own[t]), &key, &row);
         if action < 2 {
             let result = open.txn.insert(&self.tables[t], &row, OnDuplicate::Fail);
+            if matches!(result, Err(Error::LockTimeout)) {
+                return assert!(may_wait, "an insert would have to wait for nobody");
+            }
             if live_now || clash {
                 assert!(matches!(result, Err(Error::Duplicate { .. })), "insert of an existing key gave {result:?}");
             } else if result.is_err() && clashes(&layout, &self.committed[t], &key, &row) {
@@ -278,6 +292,9 @@ impl World {
             let expects = open.own[t].get(&key).is_some_and(|w| w.1);
             if action == 2 {
                 let result = open.txn.update(&self.tables[t], &key, &row);
+                if matches!(result, Err(Error::LockTimeout)) {
+                    return assert!(may_wait, "an update would have to wait for nobody");
+                }
                 if clash {
                     assert!(
                         matches!(result, Err(Error::Duplicate { .. })),
@@ -332,6 +349,7 @@ impl World {
         let count = self.random.below(most);
         let rows: Vec<Vec<u8>> = (0..count).map(|_| random_row(&mut self.random, &layout)).collect();
         let ignores = self.random.below(2) == 0;
+        let may_wait = self.may_wait(i);
         let open = self.open[i].as_mut().expect("picked");
         if ignores {
             open.txn.begin_bulk(&self.tables[t]);
@@ -366,6 +384,11 @@ impl World {
         });
         if result.is_ok() {
             result = open.txn.end_bulk(&self.tables[t]);
+        }
+        if matches!(result, Err(Error::LockTimeout)) {
+            assert!(may_wait, "a bulk insert would have to wait for nobody");
+            open.txn.rollback_to(savepoint).expect("statement rollback");
+            return open.txn.release(savepoint);
         }
         let mut after = open.own[t].clone();
         let mut is_duplicate = false;

@@ -6,7 +6,9 @@
 //! A scan shows what was committed when it began. Once its transaction has waited, or a row was not where the scan showed
 //! it, the scan goes on in what is committed by then: a row whose key another transaction moved ahead is found there.
 
-use rrd_store::{Cursor, Direction, LockMode};
+use std::sync::Arc;
+
+use rrd_store::{Cursor, Direction, LockMode, Table, key};
 
 use super::{Current, TableHandle, no_scan};
 use crate::scan::Scan;
@@ -34,6 +36,13 @@ pub(super) enum Found {
     Nothing,
     /// Others have the row, and it is not to be waited for.
     Skipped,
+}
+
+/// A unique key that a locking scan looks for.
+pub(super) struct Sought {
+    /// The store's table, or that of the index's entries.
+    table: Arc<Table>,
+    key: Vec<u8>,
 }
 
 /// What came of asking for a lock.
@@ -67,6 +76,45 @@ impl TableHandle {
                 return Ok(false);
             }
         }
+    }
+
+    /// The key that a scan along a unique index looks for, if `start` has all of its parts.
+    pub(super) fn unique_key(&self, start: &[u8], parts: usize) -> Outcome<Option<Sought>> {
+        let Some(place) = self.scan_index else {
+            let is_whole = !self.format.has_row_number() && parts == self.format.key().len();
+            return Ok(is_whole.then(|| Sought { table: self.table.clone(), key: start.to_vec() }));
+        };
+        let index = self.format.index(place)?;
+        let of_store = self.table.indexes().get(index.number).cloned().ok_or_else(no_scan)?;
+        if !of_store.def.unique || parts != index.parts.len() {
+            return Ok(None);
+        }
+        let mut key = start.to_vec();
+        if of_store.has_tie_breaker() {
+            key::push_bytes(&mut key, &[]);
+        }
+        Ok(Some(Sought { table: of_store.table.clone(), key }))
+    }
+
+    /// Locks the key that a scan looked for and did not find: a row that another transaction has inserted, and not
+    /// committed, is waited for, and nobody inserts one before this transaction ends (under READ COMMITTED: before this call
+    /// ends). True if the scan has to look again.
+    pub(super) fn waits_for_sought(&mut self, session: &mut Session) -> Outcome<bool> {
+        let (Some(Sought { table, key }), Some(mode)) = (self.sought.take(), self.locking) else { return Ok(false) };
+        let locked = match self.skips_locked {
+            true => session.txn().try_lock_row(&table, &key, mode)?,
+            false => Some(session.txn().lock_row(&table, &key, mode)?),
+        };
+        if locked == Some(true) && session.unlocks_unused_rows() {
+            session.txn().unlock_row(&table, &key);
+        }
+        let scan = self.scan.as_ref().ok_or_else(no_scan)?;
+        if locked.is_none() || !session.txn().is_behind(&table, scan.cursor()) {
+            return Ok(false);
+        }
+        let cursor = self.locking_cursor(session)?;
+        self.scan.as_mut().ok_or_else(no_scan)?.start_over(cursor)?;
+        Ok(true)
     }
 
     /// What a scan that locks sees from now on.

@@ -17,8 +17,10 @@ use crate::segment::SegmentMeta;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 pub use tables::{LaneTotal, ReportedLane, SegmentReport, TableReport, TierReport};
+pub use waits::LockWait;
 
 /// Counters since the engine was opened, for status variables: (name, value).
 pub type Counters = Vec<(&'static str, u64)>;

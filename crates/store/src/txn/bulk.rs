@@ -26,6 +26,7 @@ impl Txn {
     /// checked late: a duplicate is then reported by a later `insert` or by `end_bulk`. Not for ON DUPLICATE KEY UPDATE.
     pub fn begin_bulk(&mut self, table: &Arc<Table>) {
         self.writes_many = true;
+        self.first_rows_left = limits::FIRST_ROWS_LOCKED;
         let t = self.table_index(table);
         let TxnTable { bulk, layout, .. } = &mut self.tables[t];
         bulk.get_or_insert_with(|| Bulk::new(layout, !table.indexes().is_empty()));
@@ -55,6 +56,9 @@ impl Txn {
                     Ok(rows) => return self.add_batch(t, OwnBatch { rows: Arc::new(rows), mode: bulk.mode }),
                     Err(run) => bulk.run = run,
                 }
+            }
+            if bulk.run.len() <= self.first_rows_left {
+                return bulk.run.rows().try_for_each(|row| self.insert_first(t, row, bulk.mode));
             }
             return bulk.run.rows_and_doubts().try_for_each(|(row, is_new)| match is_new {
                 true => self.insert_new(t, row, &indexes, bulk.mode),
@@ -133,7 +137,23 @@ impl Txn {
         let run = bulk.settle(row.len());
         self.tables[t].bulk = Some(bulk);
         let indexes = self.tables[t].table.indexes();
-        run.rows().try_for_each(|row| self.insert_new(t, row, &indexes, mode))
+        for row in run.rows() {
+            match self.first_rows_left {
+                0 => self.insert_new(t, row, &indexes, mode)?,
+                _ => self.insert_first(t, row, mode)?,
+            }
+        }
+        self.first_rows_left = self.first_rows_left.saturating_sub(1);
+        Ok(())
+    }
+
+    /// Inserts one of the first rows of a statement: its keys are locked, as if it came alone.
+    fn insert_first(&mut self, t: usize, row: &[u8], mode: OnDuplicate) -> Result<()> {
+        let mut key = Key::new();
+        self.tables[t].layout.push_key(row, &mut key);
+        self.insert_claimed(t, key, row, mode)?;
+        self.first_rows_left = self.first_rows_left.saturating_sub(1);
+        Ok(())
     }
 
     pub(super) fn insert_bulk(&mut self, t: usize, row: &[u8], is_new: bool, mode: OnDuplicate) -> Result<()> {

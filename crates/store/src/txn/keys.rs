@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Txn {
-    /// Makes sure that a key is free. `None`: this transaction itself removed the row that was there. Who has another plan
-    /// for a key that is taken locks it, and so waits for others like it that have just inserted it: a coordinator is told
-    /// what becomes of the row, so that it cannot be settled at COMMIT. A lock for each of many rows would take too much memory.
+    /// Makes sure that a key is free. `None`: this transaction itself removed the row that was there. The key is locked, so
+    /// that others who want it wait until this transaction is decided. Large statements lock no more than their first rows: a
+    /// lock for each of many would take too much memory. Their keys are checked again at COMMIT.
     pub(super) fn claim(&mut self, t: usize, key: &Key, row: &[u8], mode: OnDuplicate) -> Result<Option<OnDuplicate>> {
         if mode == OnDuplicate::Ignore && !self.writes_many {
             self.lock_for_ignore(t, key)?;
@@ -26,6 +26,20 @@ impl Txn {
             let table = self.tables[t].table.clone();
             self.lock_row(&table, key, LockMode::Exclusive)?;
         }
+        let seen_seq = self.tables[t].table.last_commit_seq.load(Ordering::Acquire);
+        let expects_absent = self.expect_absent(t, key, row, mode)?;
+        if mode == OnDuplicate::Fail && expects_absent.is_some() && self.locks_new_keys() {
+            self.lock_new_key(t, key, row, seen_seq)?;
+        }
+        Ok(expects_absent)
+    }
+
+    fn locks_new_keys(&self) -> bool {
+        !self.writes_many || self.first_rows_left > 0
+    }
+
+    /// Looks whether a key is free: [`Error::Duplicate`] if not.
+    fn expect_absent(&mut self, t: usize, key: &Key, row: &[u8], mode: OnDuplicate) -> Result<Option<OnDuplicate>> {
         if self.is_behind_newest(t, key)? {
             return Ok(Some(mode));
         }
@@ -37,14 +51,41 @@ impl Txn {
         }
     }
 
+    /// Locks a key that was free after the commit `seen_seq`, and waits for a transaction that has inserted it and is not
+    /// decided. The table itself is not locked: a DELETE by chunk does not touch rows that are not committed.
+    fn lock_new_key(&mut self, t: usize, key: &Key, row: &[u8], seen_seq: u64) -> Result<()> {
+        let entry = &self.tables[t];
+        if entry.layout.schema().row_number.is_some() || self.new_keys_locked >= self.engine.tuning.new_key_locks {
+            return Ok(());
+        }
+        let table = entry.table.clone();
+        self.holds_locks = true;
+        let is_new = self.ask_for_lock(&table, key, LockMode::Exclusive, self.lock_timeout)?;
+        self.new_keys_locked += usize::from(is_new);
+        if table.last_commit_seq.load(Ordering::Acquire) == seen_seq
+            || !table.find(key, seen_seq)?.is_some_and(|found| found.row.is_some())
+        {
+            return Ok(());
+        }
+        // Another transaction committed the key meanwhile. Nothing is written here, so nobody has to wait for this lock.
+        if is_new {
+            self.unlock_row(&table, key);
+        }
+        Err(self.duplicate_in(&self.tables[t], row, key))
+    }
+
     /// Locks the key of a row that is left out where the key is taken: a row that is there only has to stay, so that it can
     /// be read, and found in the way, by others as well.
     fn lock_for_ignore(&mut self, t: usize, key: &[u8]) -> Result<()> {
         let table = self.tables[t].table.clone();
         if self.is_committed(t, key)? {
-            self.lock_row(&table, key, LockMode::Shared)?;
+            let is_new = self.lock_row(&table, key, LockMode::Shared)?;
             if self.is_committed(t, key)? {
                 return Ok(());
+            }
+            // The row is gone. Two who kept their shared locks would wait for each other.
+            if is_new {
+                self.unlock_row(&table, key);
             }
         }
         self.lock_row(&table, key, LockMode::Exclusive)?;

@@ -62,10 +62,14 @@ pub struct Txn {
     undo: Vec<Undo>,
     next_savepoint: u64,
     pub(crate) holds_locks: bool,
+    /// Keys that it inserted and locked.
+    new_keys_locked: usize,
     /// See [`Txn::waits`].
     waits: u64,
     /// The statement under way is a bulk statement, or began as one.
     writes_many: bool,
+    /// Rows of a bulk statement whose keys are still locked: all of a small one.
+    first_rows_left: usize,
     pub(crate) lock_timeout: Duration,
     pub(crate) interrupted: Interrupted,
     /// See [`Txn::reserve`]: the id that it is to be prepared under.
@@ -181,8 +185,10 @@ impl Txn {
             undo: Vec::new(),
             next_savepoint: 1,
             holds_locks: false,
+            new_keys_locked: 0,
             waits: 0,
             writes_many: false,
+            first_rows_left: 0,
             interrupted: Box::new(|| false),
             reserved: None,
             prepared: None,
@@ -306,9 +312,15 @@ impl Txn {
             }
             self.leave_bulk(t, row, mode)?;
         }
+        self.insert_claimed(t, key, row, mode)
+    }
+
+    /// Inserts a row after a look at its key, and at those of unique indexes.
+    fn insert_claimed(&mut self, t: usize, key: Key, row: &[u8], mode: OnDuplicate) -> Result<()> {
         let expects_absent = self.claim(t, &key, row, mode)?;
         let entries = self.claim_entries(t, None, row, mode)?;
-        table.note_auto_increment(&self.tables[t].layout, row);
+        let entry = &self.tables[t];
+        entry.table.note_auto_increment(&entry.layout, row);
         self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent })?;
         self.write_entries(entries)
     }
@@ -580,6 +592,7 @@ impl Txn {
         self.prepared = None;
         self.unpin();
         self.ordered = None;
+        self.new_keys_locked = 0;
         if std::mem::take(&mut self.holds_locks) {
             self.engine.locks.release_all(self.id);
         }
