@@ -40,6 +40,7 @@ static bool start_engine()
   rrd_report_pauses(tell_pause);
   if (rrd_engine_open(&config, &rrd_engine, &error) == RRD_OK)
   {
+    rrd_apply_lock_memory_size();
     rrd_report_waits();
     rrd_ask_before_binlog();
     return true;

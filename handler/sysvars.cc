@@ -20,6 +20,7 @@ static char *data_dir= data_path;
 static unsigned int flush_log_at_trx_commit;
 static unsigned long long memtable_size;
 static unsigned long long cache_size;
+static unsigned long long lock_memory_size;
 
 static void set_flush_log(THD *, st_mysql_sys_var *, void *variable, const void *value)
 {
@@ -39,6 +40,14 @@ static void set_cache_size(THD *, st_mysql_sys_var *, void *variable, const void
   rrd_engine_set_cache_bytes(rrd_engine, cache_size);
 }
 
+static void set_lock_memory_size(THD *, st_mysql_sys_var *, void *variable, const void *value)
+{
+  *static_cast<unsigned long long *>(variable)= *static_cast<const unsigned long long *>(value);
+  rrd_apply_lock_memory_size();
+}
+
+void rrd_apply_lock_memory_size() { rrd_engine_set_lock_bytes(rrd_engine, lock_memory_size); }
+
 static MYSQL_SYSVAR_UINT(flush_log_at_trx_commit, flush_log_at_trx_commit, PLUGIN_VAR_RQCMDARG,
   "1: a commit is on disk before it is acknowledged; 2: written then, on disk within about a second; "
   "0: written and on disk within about a second",
@@ -51,6 +60,10 @@ static MYSQL_SYSVAR_ULONGLONG(memtable_size, memtable_size, PLUGIN_VAR_RQCMDARG,
 static MYSQL_SYSVAR_ULONGLONG(cache_size, cache_size, PLUGIN_VAR_RQCMDARG,
   "Bytes of memory for decoded blocks of segments",
   nullptr, set_cache_size, 128ULL << 20, 1ULL << 20, 1ULL << 40, 0);
+
+static MYSQL_SYSVAR_ULONGLONG(lock_memory_size, lock_memory_size, PLUGIN_VAR_RQCMDARG,
+  "Bytes of memory for row locks of all transactions; a transaction that needs more locks its table as a whole, or fails",
+  nullptr, set_lock_memory_size, 256ULL << 20, 1ULL << 20, 1ULL << 40, 0);
 
 static MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_READONLY | PLUGIN_VAR_NOCMDOPT,
   "The engine's folder below the server's data folder", nullptr, nullptr, data_path);
@@ -74,6 +87,7 @@ struct st_mysql_sys_var *rrd_system_variables[]=
   MYSQL_SYSVAR(flush_log_at_trx_commit),
   MYSQL_SYSVAR(memtable_size),
   MYSQL_SYSVAR(cache_size),
+  MYSQL_SYSVAR(lock_memory_size),
   MYSQL_SYSVAR(data_dir),
   MYSQL_SYSVAR(lock_wait_timeout),
   MYSQL_SYSVAR(pushdown),

@@ -16,6 +16,9 @@ extern const char rrd_data_folder[];
 /* The engine's settings at start. */
 RrdConfig rrd_start_config();
 
+/* Hands rrd_lock_memory_size to the engine: at start once transactions of before have their locks again. */
+void rrd_apply_lock_memory_size();
+
 uint64_t rrd_lock_wait_timeout_ms(THD *thd);
 
 /* Whether the engine may answer aggregate queries itself, and with how many threads; 0: as many as there are cores. */

@@ -73,6 +73,9 @@
 // An ALTER TABLE that changes stored rows: the server has to copy the table; the text says why.
 #define RRD_NEEDS_COPY 20
 
+// Row locks take all the memory that they may.
+#define RRD_LOCK_MEMORY 21
+
 // Bytes of an error text, its final zero included.
 #define RRD_MESSAGE_BYTES 1016
 
@@ -831,6 +834,12 @@ void rrd_engine_set_memtable_bytes(const struct RrdEngine *engine, uint64_t coun
 // # Safety
 // `engine` is null or valid.
 void rrd_engine_set_cache_bytes(const struct RrdEngine *engine, uint64_t count);
+
+// Sets `rrd_lock_memory_size`. Before the first call row locks have no limit.
+//
+// # Safety
+// `engine` is null or valid.
+void rrd_engine_set_lock_bytes(const struct RrdEngine *engine, uint64_t count);
 
 // Makes a session that waits for a row lock look at once whether its statement was killed; from any thread.
 //

@@ -50,6 +50,8 @@ pub const RRD_DEFINITION_CHANGED: i32 = 18;
 pub const RRD_UNSUPPORTED: i32 = 19;
 /// An ALTER TABLE that changes stored rows: the server has to copy the table; the text says why.
 pub const RRD_NEEDS_COPY: i32 = 20;
+/// Row locks take all the memory that they may.
+pub const RRD_LOCK_MEMORY: i32 = 21;
 
 /// Bytes of an error text, its final zero included.
 pub const RRD_MESSAGE_BYTES: usize = 1016;

@@ -151,6 +151,21 @@ pub unsafe extern "C" fn rrd_engine_set_cache_bytes(engine: *const RrdEngine, co
     };
 }
 
+/// Sets `rrd_lock_memory_size`. Before the first call row locks have no limit.
+///
+/// # Safety
+/// `engine` is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_engine_set_lock_bytes(engine: *const RrdEngine, count: u64) {
+    // SAFETY: promised by the caller.
+    let _ = unsafe {
+        guard(std::ptr::null_mut(), || {
+            get(engine)?.engine.set_lock_bytes(count);
+            Ok(())
+        })
+    };
+}
+
 /// Makes a session that waits for a row lock look at once whether its statement was killed; from any thread.
 ///
 /// # Safety

@@ -657,6 +657,11 @@ impl Engine {
         self.cache.set_capacity(bytes);
     }
 
+    /// `rrd_lock_memory_size`: bytes that row locks may take. Without a call there is no limit.
+    pub fn set_lock_bytes(&self, bytes: u64) {
+        self.locks.set_bytes_limit(bytes);
+    }
+
     /// Makes the transaction with this number, should it wait for a row lock, ask at once whether it was interrupted;
     /// from any thread.
     pub fn wake(&self, txn: u64) {

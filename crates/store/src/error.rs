@@ -76,6 +76,15 @@ pub enum Error {
     /// A row lock was not to be had in time (SQL error 1205).
     #[error("lock wait time-out")]
     LockTimeout,
+    /// The row locks of all transactions take as much memory as they may (SQL error 1206).
+    #[error(
+        "the row locks of all transactions take {limit} bytes, which is all that rrd_lock_memory_size allows, and the table \
+         cannot be locked as a whole: others work on it. Change fewer rows in one transaction, or raise the limit"
+    )]
+    LockMemory {
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// The statement was killed.
     #[error("interrupted")]
     Interrupted,

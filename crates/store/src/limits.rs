@@ -128,3 +128,9 @@ pub const NEW_KEY_LOCKS: usize = 1 << 16;
 
 /// Rows of a bulk statement whose keys are locked, so that small statements tell of duplicates themselves.
 pub const FIRST_ROWS_LOCKED: usize = 16;
+
+/// Bytes of a row lock beside its key: its places in two tables, and what these keep free.
+pub const ROW_LOCK_BYTES: u64 = 160;
+
+/// Row locks that each transaction may have when all locks together take as much memory as they may: short transactions go on.
+pub const ROW_LOCKS_FOR_ALL: usize = 1024;

@@ -17,6 +17,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
+use crate::limits;
 use crate::manifest::edit::TableId;
 use crate::pause::Pause;
 
@@ -49,12 +50,18 @@ pub struct RowLocks {
     hasher: DefaultHashBuilder,
     shards: Vec<Mutex<Shard>>,
     /// What each owner holds, in shards by owner.
-    held: Vec<Mutex<HashMap<u64, Vec<Name>>>>,
+    held: Vec<Mutex<HashMap<u64, Held>>>,
     /// What each waiting owner waits for.
     waits: Mutex<HashMap<u64, Wait>>,
     waits_begun: AtomicU64,
     timeouts: AtomicU64,
     deadlocks: AtomicU64,
+    /// What all locks take, roughly, and what they may take.
+    bytes: AtomicU64,
+    bytes_limit: AtomicU64,
+    /// Owners' locks of whole tables that took the place of locks of rows.
+    escalated: AtomicU64,
+    escalations: AtomicU64,
     /// Told of each wait.
     report: OnceLock<WaitReport>,
 }
@@ -76,6 +83,15 @@ struct Name {
 struct NameRef<'a> {
     table: TableId,
     key: &'a [u8],
+}
+
+/// What an owner holds.
+#[derive(Default)]
+struct Held {
+    names: Vec<Name>,
+    bytes: u64,
+    /// Tables that are locked as a whole in the place of their rows.
+    escalated: u64,
 }
 
 /// What a waiting owner waits for.
@@ -131,9 +147,18 @@ impl Name {
         !self.key.is_empty()
     }
 
+    /// What a lock with this name takes, roughly.
+    fn bytes(&self) -> u64 {
+        lock_bytes(&self.key)
+    }
+
     fn by_ref(&self) -> NameRef<'_> {
         NameRef { table: self.table, key: &self.key }
     }
+}
+
+fn lock_bytes(key: &[u8]) -> u64 {
+    limits::ROW_LOCK_BYTES + key.len() as u64
 }
 
 impl Hash for Name {
@@ -165,6 +190,10 @@ impl RowLocks {
             waits_begun: AtomicU64::new(0),
             timeouts: AtomicU64::new(0),
             deadlocks: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            bytes_limit: AtomicU64::new(u64::MAX),
+            escalated: AtomicU64::new(0),
+            escalations: AtomicU64::new(0),
             report: OnceLock::new(),
         }
     }
@@ -210,9 +239,70 @@ impl RowLocks {
             self.wait((owner, mode), &name, &signal, timeout, interrupted)?;
         }
         if !is_upgrade {
-            self.held_by(owner).lock().entry(owner).or_default().push(name);
+            self.bytes.fetch_add(name.bytes(), Ordering::Relaxed);
+            let mut held = self.held_by(owner).lock();
+            let held = held.entry(owner).or_default();
+            held.bytes += name.bytes();
+            held.names.push(name);
         }
         Ok(!is_upgrade)
+    }
+
+    /// Whether `owner` may lock one row more: [`Error::LockMemory`] if all locks take as much as they may, and the owner has
+    /// more than the few that everybody may have. A row that it has locked may always be locked again.
+    pub fn check_room(&self, owner: u64, table: TableId, key: &[u8]) -> Result<()> {
+        let limit = self.bytes_limit.load(Ordering::Relaxed);
+        if self.bytes().saturating_add(lock_bytes(key)) <= limit {
+            return Ok(());
+        }
+        let has = self.held_by(owner).lock().get(&owner).map_or(0, |held| held.names.len());
+        if has < limits::ROW_LOCKS_FOR_ALL || self.holds(owner, table, key) {
+            return Ok(());
+        }
+        Err(Error::LockMemory { limit })
+    }
+
+    /// Lets go of the rows of a table that `owner` has locked alone, as a whole: that lock stands for them.
+    pub fn escalate(&self, owner: u64, table: TableId) {
+        let gone;
+        {
+            let mut held = self.held_by(owner).lock();
+            let Some(held) = held.get_mut(&owner) else { return };
+            let is_row = |name: &Name| name.table == table && name.is_row();
+            let names = std::mem::take(&mut held.names);
+            (gone, held.names) = names.into_iter().partition(is_row);
+            let bytes: u64 = gone.iter().map(Name::bytes).sum();
+            held.bytes -= bytes;
+            held.escalated += 1;
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        self.escalated.fetch_add(1, Ordering::Relaxed);
+        self.escalations.fetch_add(1, Ordering::Relaxed);
+        if gone.len() < SWEPT_LOCKS {
+            return self.let_go(owner, gone);
+        }
+        drop(gone);
+        self.sweep(owner, Some(table));
+    }
+
+    /// Whether some owner has locked a table in the place of its rows.
+    pub fn has_escalated(&self) -> bool {
+        self.escalated.load(Ordering::Relaxed) > 0
+    }
+
+    /// How often a table was locked in the place of its rows.
+    pub fn escalations(&self) -> u64 {
+        self.escalations.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that all locks take, roughly.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that all locks may take; see [`RowLocks::check_room`].
+    pub fn set_bytes_limit(&self, bytes: u64) {
+        self.bytes_limit.store(bytes, Ordering::Relaxed);
     }
 
     /// Makes a waiting owner ask at once whether it was interrupted; from any thread.
@@ -238,10 +328,12 @@ impl RowLocks {
         let name_ref = NameRef { table, key };
         {
             let mut held = self.held_by(owner).lock();
-            let Some(names) = held.get_mut(&owner) else { return };
+            let Some(held) = held.get_mut(&owner) else { return };
             // Rows that are let go one by one were locked a moment ago.
-            let Some(at) = names.iter().rposition(|name| name_ref.equivalent(name)) else { return };
-            names.swap_remove(at);
+            let Some(at) = held.names.iter().rposition(|name| name_ref.equivalent(name)) else { return };
+            held.names.swap_remove(at);
+            held.bytes -= lock_bytes(key);
+            self.bytes.fetch_sub(lock_bytes(key), Ordering::Relaxed);
         }
         let mut shard = self.shard(name_ref).lock();
         if let Some((name, lock)) = shard.get_key_value_mut(&name_ref) {
@@ -253,18 +345,24 @@ impl RowLocks {
 
     /// Lets go of all locks of `owner`, which must not be waiting.
     pub fn release_all(&self, owner: u64) {
-        let names = {
+        let Held { names, bytes, escalated } = {
             let mut held = self.held_by(owner).lock();
-            let names = held.remove(&owner);
+            let of_owner = held.remove(&owner);
             if held.is_empty() {
                 held.shrink_to(KEPT_CAPACITY);
             }
-            names.unwrap_or_default()
+            of_owner.unwrap_or_default()
         };
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.escalated.fetch_sub(escalated, Ordering::Relaxed);
         if names.len() >= SWEPT_LOCKS {
             drop(names);
-            return self.sweep(owner);
+            return self.sweep(owner, None);
         }
+        self.let_go(owner, names);
+    }
+
+    fn let_go(&self, owner: u64, names: Vec<Name>) {
         for name in names {
             let mut shard = self.shard(name.by_ref()).lock();
             if let Some(lock) = shard.get_mut(&name) {
@@ -274,12 +372,14 @@ impl RowLocks {
         }
     }
 
-    /// Lets go of an owner's many locks by going through all that there are: faster than to look each one up.
-    fn sweep(&self, owner: u64) {
+    /// Lets go of an owner's many locks, all or those of the rows of a table, by going through all that there are: faster than
+    /// to look each one up.
+    fn sweep(&self, owner: u64, of_table: Option<TableId>) {
+        let is_meant = |name: &Name| of_table.is_none_or(|table| name.table == table && name.is_row());
         for shard in &self.shards {
             let mut shard = shard.lock();
-            shard.retain(|_, lock| {
-                if lock.holders.iter().any(|(holder, _)| *holder == owner) {
+            shard.retain(|name, lock| {
+                if is_meant(name) && lock.holders.iter().any(|(holder, _)| *holder == owner) {
                     lock.holders.retain(|(holder, _)| *holder != owner);
                     lock.serve();
                 }
@@ -291,7 +391,7 @@ impl RowLocks {
 
     /// How many rows `owner` has locked.
     pub fn count_of(&self, owner: u64) -> u64 {
-        let rows = |names: &Vec<Name>| names.iter().filter(|name| name.is_row()).count() as u64;
+        let rows = |held: &Held| held.names.iter().filter(|name| name.is_row()).count() as u64;
         self.held_by(owner).lock().get(&owner).map_or(0, rows)
     }
 
@@ -413,7 +513,7 @@ impl RowLocks {
         &self.shards[self.hasher.hash_one(name) as usize % SHARDS]
     }
 
-    fn held_by(&self, owner: u64) -> &Mutex<HashMap<u64, Vec<Name>>> {
+    fn held_by(&self, owner: u64) -> &Mutex<HashMap<u64, Held>> {
         &self.held[self.hasher.hash_one(owner) as usize % SHARDS]
     }
 }

@@ -242,6 +242,8 @@ impl Engine {
             ("old_version_bytes", old_version_bytes),
             ("prepared_transactions", self.prepared_count()),
             ("row_locks", self.locks.len() as u64),
+            ("row_lock_bytes", self.locks.bytes()),
+            ("row_lock_escalations", self.locks.escalations()),
             ("row_lock_waits", self.locks.waits_begun()),
             ("row_lock_timeouts", self.locks.timeouts()),
             ("row_lock_deadlocks", self.locks.deadlocks()),

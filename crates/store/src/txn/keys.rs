@@ -60,7 +60,16 @@ impl Txn {
         }
         let table = entry.table.clone();
         self.holds_locks = true;
-        let is_new = self.ask_for_lock(&table, key, LockMode::Exclusive, self.lock_timeout)?;
+        if self.engine.locks.has_escalated() && !entry.has_intent {
+            // Whoever has locked the table in the place of its rows may have inserted the key.
+            self.lock_table(&table, LockMode::Shared, self.lock_timeout)?;
+            self.tables[t].has_intent = true;
+        }
+        let is_new = match self.ask_for_lock(&table, key, LockMode::Exclusive, self.lock_timeout) {
+            // As a key of a large statement: it is checked again at COMMIT.
+            Err(Error::LockMemory { .. }) => return Ok(()),
+            locked => locked?,
+        };
         self.new_keys_locked += usize::from(is_new);
         if table.last_commit_seq.load(Ordering::Acquire) == seen_seq
             || !table.find(key, seen_seq)?.is_some_and(|found| found.row.is_some())

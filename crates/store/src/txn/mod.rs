@@ -106,6 +106,8 @@ pub(crate) struct TxnTable {
     bulk: Option<Bulk>,
     /// The transaction holds row locks of it.
     has_intent: bool,
+    /// The transaction has locked it as a whole, which stands for locks of rows.
+    is_locked_whole: bool,
 }
 
 impl TxnTable {
@@ -470,10 +472,31 @@ impl Txn {
             self.lock_table(table, LockMode::Shared, timeout)?;
             self.tables[t].has_intent = true;
         }
-        self.ask_for_lock(table, key, mode, timeout)
+        if self.tables[t].is_locked_whole {
+            return Ok(false);
+        }
+        match self.ask_for_lock(table, key, mode, timeout) {
+            Err(full @ Error::LockMemory { .. }) => self.lock_whole(t, full).map(|()| false),
+            locked => locked,
+        }
+    }
+
+    /// Locks a table in the place of many of its rows, if no other transaction holds rows of it; else fails with `full`.
+    fn lock_whole(&mut self, t: usize, full: Error) -> Result<()> {
+        let table = self.tables[t].table.clone();
+        match self.lock_table(&table, LockMode::Exclusive, Duration::ZERO) {
+            Err(Error::LockTimeout | Error::Conflict) => return Err(full),
+            locked => locked?,
+        }
+        self.engine.locks.escalate(self.id, table.id);
+        self.tables[t].is_locked_whole = true;
+        Ok(())
     }
 
     fn ask_for_lock(&mut self, table: &Table, key: &[u8], mode: LockMode, timeout: Duration) -> Result<bool> {
+        if !key.is_empty() {
+            self.engine.locks.check_room(self.id, table.id, key)?;
+        }
         let ask = |timeout| self.engine.locks.lock(self.id, table.id, key, mode, timeout, &*self.interrupted);
         match ask(Duration::ZERO) {
             Err(Error::LockTimeout) if !timeout.is_zero() => {
@@ -614,6 +637,7 @@ impl Txn {
             place: Place::default(),
             bulk: None,
             has_intent: false,
+            is_locked_whole: false,
         });
         self.tables.len() - 1
     }
