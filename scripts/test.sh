@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds the plugin and runs every test of the project: the Rust crates, fuzz targets, consolidation beside the real rrdtool, then
-# SQL, MariaDB's engine suites, crash, limits and data-set tests on a real server. Each runner's own count is summed; the
-# last line is "N passed, N failed".
+# SQL, isolation, MariaDB's engine suites, crash, limits and data-set tests on a real server. Each runner's own count is
+# summed; the last line is "N passed, N failed".
 #
 # A runner in tests/ prints its count as its last line in the same form and exits non-zero on a
 # failure. A runner that is missing or ends without a count is a failure, not a skip. What failed is
@@ -92,6 +92,7 @@ run_cargo
 run_runner tests/fuzz/run
 run_runner tests/rrdtool/run
 run_runner tests/sql/run
+run_runner tests/isolation/run
 run_runner tests/engine_suites/run
 run_runner tests/php/run
 run_runner tests/crash/run
