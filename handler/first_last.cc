@@ -8,6 +8,29 @@
 */
 #include "functions.h"
 
+/* What an item has seen of a group. A copy of an item begins without any: it must not free what the original uses. */
+class Bookend_state
+{
+public:
+  Bookend_state()= default;
+  Bookend_state(const Bookend_state &) {}
+  Bookend_state &operator=(const Bookend_state &)= delete;
+  ~Bookend_state() { close(); }
+  void close()
+  {
+    delete comparator;
+    value= best= time= nullptr;
+    comparator= nullptr;
+    has_row= false;
+  }
+
+  Item_cache *value= nullptr; /* what is kept */
+  Item_cache *best= nullptr;  /* its time */
+  Item_cache *time= nullptr;  /* the time of the row at hand */
+  Arg_comparator *comparator= nullptr;
+  bool has_row= false;
+};
+
 class Item_sum_bookend : public Item_sum_hybrid
 {
 public:
@@ -16,8 +39,8 @@ public:
     quick_group= false;
   }
 
-  /* Of a copy that a level of WITH ROLLUP has for itself. */
-  Item_sum_bookend(THD *thd, Item_sum_bookend *other) : Item_sum_hybrid(thd, other) { setup(thd); }
+  /* For a level of WITH ROLLUP. setup() calls virtual functions: copy_or_same() calls it on the complete object. */
+  Item_sum_bookend(THD *thd, Item_sum_bookend *other) : Item_sum_hybrid(thd, other) { quick_group= false; }
 
   Sumfunctype sum_func() const override { return UDF_SUM_FUNC; }
 
@@ -42,16 +65,15 @@ public:
   void setup_caches(THD *thd) override { setup(thd); }
   void cleanup() override
   {
-    delete comparator;
-    comparator= nullptr;
-    has_row= false;
+    state.close();
     Item_sum_hybrid::cleanup();
   }
 
   void clear() override
   {
-    has_row= false;
-    value->clear();
+    state.has_row= false;
+    if (state.value)
+      state.value->clear();
     null_value= true;
   }
   bool add() override;
@@ -60,28 +82,27 @@ public:
   void reset_field() override {}
   void update_field() override {}
 
-  double val_real() override { return null_value ? 0 : value->val_real(); }
-  longlong val_int() override { return null_value ? 0 : value->val_int(); }
-  my_decimal *val_decimal(my_decimal *to) override { return null_value ? nullptr : value->val_decimal(to); }
-  String *val_str(String *to) override { return null_value ? nullptr : value->val_str(to); }
-  bool val_native(THD *thd, Native *to) override { return null_value || val_native_from_item(thd, value, to); }
+  double val_real() override { return null_value ? 0 : state.value->val_real(); }
+  longlong val_int() override { return null_value ? 0 : state.value->val_int(); }
+  my_decimal *val_decimal(my_decimal *to) override { return null_value ? nullptr : state.value->val_decimal(to); }
+  String *val_str(String *to) override { return null_value ? nullptr : state.value->val_str(to); }
+  bool val_native(THD *thd, Native *to) override { return null_value || val_native_from_item(thd, state.value, to); }
   bool get_date(THD *thd, MYSQL_TIME *to, date_mode_t mode) override
   {
-    return null_value || value->get_date(thd, to, mode);
+    return null_value || state.value->get_date(thd, to, mode);
   }
 
 protected:
   virtual bool replaces(int order) const= 0;
 
+  /* Gives a copy of its own state. */
+  static Item *with_setup(THD *thd, Item_sum_bookend *copy) { return !copy || copy->setup(thd) ? nullptr : copy; }
+
 private:
   bool setup(THD *thd);
   static Item_cache *cache_of(THD *thd, Item *item);
 
-  Item_cache *value= nullptr; /* what is kept */
-  Item_cache *best= nullptr;  /* its time */
-  Item_cache *time= nullptr;  /* the time of the row at hand */
-  Arg_comparator *comparator= nullptr;
-  bool has_row= false;
+  Bookend_state state;
 };
 
 bool Item_sum_bookend::fix_fields(THD *thd, Item **ref)
@@ -119,35 +140,43 @@ Item_cache *Item_sum_bookend::cache_of(THD *thd, Item *item)
 
 bool Item_sum_bookend::setup(THD *thd)
 {
-  value= cache_of(thd, args[0]);
-  best= cache_of(thd, args[1]);
-  time= cache_of(thd, args[1]);
-  delete comparator;
-  comparator= new (thd->mem_root) Arg_comparator();
-  has_row= false;
+  state.close();
   null_value= true;
-  if (!value || !best || !time || !comparator)
+  state.value= cache_of(thd, args[0]);
+  state.best= cache_of(thd, args[1]);
+  state.time= cache_of(thd, args[1]);
+  if (!state.value || !state.best || !state.time)
     return true;
-  return comparator->set_cmp_func(thd, this, args[1]->type_handler_for_comparison(), reinterpret_cast<Item **>(&time),
-                                  reinterpret_cast<Item **>(&best), false);
+  Arg_comparator *comparator= new (thd->mem_root) Arg_comparator();
+  if (!comparator ||
+      comparator->set_cmp_func(thd, this, args[1]->type_handler_for_comparison(),
+                               reinterpret_cast<Item **>(&state.time), reinterpret_cast<Item **>(&state.best), false))
+  {
+    delete comparator;
+    return true;
+  }
+  state.comparator= comparator;
+  return false;
 }
 
 bool Item_sum_bookend::add()
 {
+  if (!state.comparator && setup(current_thd))
+    return true;
   const bool was_null= null_value;
-  time->store(args[1]);
-  time->cache_value();
-  if (time->null_value)
+  state.time->store(args[1]);
+  state.time->cache_value();
+  if (state.time->null_value)
     return false;
-  const bool taken= !has_row || replaces(comparator->compare());
+  const bool taken= !state.has_row || replaces(state.comparator->compare());
   null_value= was_null; /* compare() sets it */
   if (!taken)
     return false;
-  std::swap(time, best);
-  has_row= true;
-  value->store(args[0]);
-  value->cache_value();
-  null_value= value->null_value;
+  std::swap(state.time, state.best);
+  state.has_row= true;
+  state.value->store(args[0]);
+  state.value->cache_value();
+  null_value= state.value->null_value;
   return false;
 }
 
@@ -156,7 +185,7 @@ class Item_sum_first final : public Item_sum_bookend
 public:
   using Item_sum_bookend::Item_sum_bookend;
   LEX_CSTRING func_name_cstring() const override { return {STRING_WITH_LEN("first(")}; }
-  Item *copy_or_same(THD *thd) override { return new (thd->mem_root) Item_sum_first(thd, this); }
+  Item *copy_or_same(THD *thd) override { return with_setup(thd, new (thd->mem_root) Item_sum_first(thd, this)); }
   Item *shallow_copy(THD *thd) const override { return get_item_copy<Item_sum_first>(thd, this); }
 
 protected:
@@ -168,7 +197,7 @@ class Item_sum_last final : public Item_sum_bookend
 public:
   using Item_sum_bookend::Item_sum_bookend;
   LEX_CSTRING func_name_cstring() const override { return {STRING_WITH_LEN("last(")}; }
-  Item *copy_or_same(THD *thd) override { return new (thd->mem_root) Item_sum_last(thd, this); }
+  Item *copy_or_same(THD *thd) override { return with_setup(thd, new (thd->mem_root) Item_sum_last(thd, this)); }
   Item *shallow_copy(THD *thd) const override { return get_item_copy<Item_sum_last>(thd, this); }
 
 protected:
