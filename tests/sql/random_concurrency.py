@@ -70,11 +70,25 @@ class Totals:
 
     def __init__(self):
         self.lock = threading.Lock()
+        self.ended = 0
+        self.progress = threading.Condition()
         self.counters = collections.Counter()
         self.twins = collections.Counter()
         self.jobs = collections.Counter()
         self.keys = collections.Counter()
         self.outcomes = collections.Counter()
+
+    def note_end(self):
+        """A transaction has ended."""
+        with self.progress:
+            self.ended += 1
+            self.progress.notify_all()
+
+    def wait_for_others(self, count):
+        """Waits until so many more transactions have ended; not for long, since all others may wait for the caller."""
+        with self.progress:
+            wanted = self.ended + count
+            self.progress.wait_for(lambda: self.ended >= wanted, timeout=0.1)
 
     def add(self, of, key, count=1):
         with self.lock:
@@ -139,6 +153,7 @@ class Worker:
         for of, key, count in self.done:
             self.totals.add(of, key, count)
         self.totals.add("outcomes", outcome)
+        self.totals.note_end()
 
     def begin(self, level="REPEATABLE READ"):
         self.query(f"SET TRANSACTION ISOLATION LEVEL {level}")
@@ -149,7 +164,7 @@ class Worker:
 
     def pause(self):
         if self.random.random() < 0.3:
-            time.sleep(self.random.random() * 0.01)
+            self.totals.wait_for_others(self.random.randint(1, 3))
 
     def two_accounts(self):
         return self.random.sample(range(1, ACCOUNTS + 1), 2)
@@ -281,7 +296,8 @@ class Worker:
 class Disturber:
     """Kills statements, flushes and merges."""
 
-    def __init__(self, server, seed, workers):
+    def __init__(self, server, seed, workers, totals):
+        self.totals = totals
         self.connection = server.connect(database="test", autocommit=True)
         self.random = random.Random(seed)
         self.workers = workers
@@ -289,7 +305,7 @@ class Disturber:
     def run_until(self, deadline):
         with self.connection.cursor() as cursor:
             while time.monotonic() < deadline:
-                time.sleep(0.02)
+                self.totals.wait_for_others(10)
                 if self.random.random() < 0.1:
                     table = self.random.choice(("accounts", "counters", "jobs", "readings", "pairs", "twin", "items"))
                     cursor.execute(f"CHECK TABLE {table}")
@@ -345,7 +361,7 @@ def run(server, arguments, seed):
         except Exception as error:  # whatever ends a thread is the result of the test
             failures.append("".join(traceback.format_exception(error)))
 
-    threads = [threading.Thread(target=guarded, args=[work]) for work in [*workers, Disturber(server, seed, workers)]]
+    threads = [threading.Thread(target=guarded, args=[work]) for work in [*workers, Disturber(server, seed, workers, totals)]]
     for thread in threads:
         thread.start()
     for thread in threads:

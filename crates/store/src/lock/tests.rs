@@ -25,7 +25,7 @@ fn try_as(locks: &RowLocks, owner: u64, key: &[u8], mode: LockMode) -> Result<()
 /// Returns when `count` owners wait.
 fn until_waiting(locks: &RowLocks, count: usize) {
     while locks.waits.lock().len() != count {
-        thread::sleep(Duration::from_millis(1));
+        thread::yield_now();
     }
 }
 
@@ -326,24 +326,19 @@ fn a_waiter_that_is_woken_asks_whether_it_was_killed() {
 #[test]
 fn a_blocker_stays_one_until_the_report_of_the_wait_is_made() {
     let locks = Arc::new(RowLocks::new());
-    let reporting = Arc::new(AtomicBool::new(false));
-    let is_reporting = reporting.clone();
+    let (reported, is_reported) = std::sync::mpsc::channel();
+    let of_report = Arc::downgrade(&locks);
     locks.report_waits(Box::new(move |_, blockers| {
-        assert_eq!(blockers, [1]);
-        is_reporting.store(true, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(50));
-        is_reporting.store(false, Ordering::SeqCst);
+        let locks = of_report.upgrade().unwrap();
+        // Who lets go of the lock needs its shard.
+        let is_kept = locks.shard(NameRef { table: T, key: b"row" }).try_lock().is_none();
+        reported.send((blockers.to_vec(), is_kept)).unwrap();
     }));
-    let forever = Duration::from_secs(60);
-    locks.lock(1, TableId(1), b"row", LockMode::Exclusive, forever, &|| false).unwrap();
-    let waiter = {
-        let locks = locks.clone();
-        std::thread::spawn(move || locks.lock(2, TableId(1), b"row", LockMode::Exclusive, forever, &|| false).is_ok())
-    };
-    while !reporting.load(Ordering::SeqCst) {
-        std::thread::yield_now();
-    }
-    locks.release_all(1);
-    assert!(!reporting.load(Ordering::SeqCst), "the lock was let go while it was reported");
-    assert!(waiter.join().unwrap());
+    lock(&locks, 1, b"row").unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| lock(&locks, 2, b"row"));
+        assert_eq!(is_reported.recv().unwrap(), (vec![1], true));
+        locks.release_all(1);
+        waiter.join().unwrap().unwrap();
+    });
 }

@@ -72,7 +72,7 @@ impl Txn {
         };
         self.new_keys_locked += usize::from(is_new);
         if table.last_commit_seq.load(Ordering::Acquire) == seen_seq
-            || !table.find(key, seen_seq)?.is_some_and(|found| found.row.is_some())
+            || table.find(key, seen_seq)?.is_none_or(|found| found.row.is_none())
         {
             return Ok(());
         }
