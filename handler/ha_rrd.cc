@@ -172,8 +172,11 @@ int ha_rrd::external_lock(THD *thd, int type)
   }
   if (type == F_WRLCK)
     m_asked_locking= RRD_LOCK_EXCLUSIVE;
-  /* Of an ALTER TABLE that changes the engine nothing else is seen here. */
-  const bool is_changed= type == F_WRLCK || thd->lex->sql_command == SQLCOM_ALTER_TABLE;
+  /* The server shows nothing else here of an ALTER TABLE that changes the engine, or of a new trigger. */
+  const enum_sql_command command= thd->lex->sql_command;
+  if (is_tier() && command == SQLCOM_CREATE_TRIGGER)
+    return rrd_refuse_change_of_tier(m_name, "given a trigger");
+  const bool is_changed= type == F_WRLCK || command == SQLCOM_ALTER_TABLE;
   if (is_tier() && is_changed && !rrd_restores_tier(thd, m_name))
     return rrd_refuse_change_of_tier(m_name, type == F_WRLCK ? "written or locked" : "altered");
   return enter_statement(thd);

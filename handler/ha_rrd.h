@@ -42,11 +42,7 @@ public:
   bool prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
   bool inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
   bool commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) override;
-  /* Asked for EXCHANGE PARTITION, once the server compared the columns. */
-  bool check_if_incompatible_data(HA_CREATE_INFO *, uint changes) override
-  {
-    return changes == IS_EQUAL_YES ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
-  }
+  bool check_if_incompatible_data(HA_CREATE_INFO *info, uint changes) override;
   bool can_convert_nocopy(const Field &field, const Column_definition &type) const override;
   Compare_keys compare_key_parts(const Field &field, const Column_definition &type, const KEY_PART_INFO &part,
                                  const KEY_PART_INFO &now) const override;

@@ -13,6 +13,7 @@
 #include "definition.h"
 #include "engine.h"
 #include "errors.h"
+#include "options.h"
 #include "tiers.h"
 
 /* Changes that leave rows as they are, if the store finds nothing against them. */
@@ -218,6 +219,42 @@ bool ha_rrd::commit_inplace_alter_table(TABLE *, Alter_inplace_info *info, bool 
   }
   print_error(rrd_ha_error(m_error.status), MYF(0));
   return true;
+}
+
+/* EXCHANGE PARTITION and CONVERT TABLE .. TO PARTITION: the other table is the one with partitions. */
+static const TABLE *partitioned_table(THD *thd, const TABLE *table)
+{
+  for (const TABLE_LIST *list= thd->lex->query_tables; list; list= list->next_global)
+    if (list->table && list->table != table && list->table->part_info)
+      return list->table;
+  return nullptr;
+}
+
+static bool differs(const char *name)
+{
+  my_error(ER_PARTITION_EXCHANGE_DIFFERENT_OPTION, MYF(0), name);
+  return true;
+}
+
+/*
+  Asked for EXCHANGE PARTITION and CONVERT TABLE, once the server compared the columns. It does not compare our options, and
+  rows would get those of the other table: a ring would let them go, or keep them for ever.
+*/
+bool ha_rrd::check_if_incompatible_data(HA_CREATE_INFO *info, uint changes)
+{
+  if (changes != IS_EQUAL_YES)
+    return COMPATIBLE_DATA_NO;
+  const TABLE *other= partitioned_table(ha_thd(), table);
+  if (!other)
+    return COMPATIBLE_DATA_YES;
+  if (info->max_rows != table->s->max_rows)
+    return differs("MAX_ROWS");
+  if (const char *name= rrd_different_option(rrd_options_of(table->s), rrd_options_of(other->s)))
+    return differs(name);
+  for (uint i= 0; i < table->s->fields; i++)
+    if (const char *name= rrd_different_option(rrd_options_of(table->field[i]), rrd_options_of(other->field[i])))
+      return differs((std::string(name) + " of column " + table->field[i]->field_name.str).c_str());
+  return COMPATIBLE_DATA_YES;
 }
 
 static bool is_blob(enum_field_types type)

@@ -7,6 +7,7 @@
 #include "definition.h"
 #include "engine.h"
 #include "errors.h"
+#include "sysvars.h"
 #include "tiers.h"
 
 static int refuse(const char *text)
@@ -34,11 +35,40 @@ static void warn_ignored(const char *option)
                       ER_THD(current_thd, WARN_OPTION_IGNORED), option);
 }
 
+/*
+  The server leaves foreign keys to engines and says nothing where they do not know them. Users who rely on ON DELETE CASCADE must
+  be told. Partitions are made one by one: told once.
+*/
+static int warn_foreign_keys(THD *thd, const HA_CREATE_INFO *info)
+{
+  if (!info->alter_info)
+    return 0;
+  List_iterator_fast<Key> keys(info->alter_info->key_list);
+  while (const Key *key= keys++)
+  {
+    if (key->type != Key::FOREIGN_KEY)
+      continue;
+    const Foreign_key *foreign= static_cast<const Foreign_key *>(key);
+    const std::string text= "ENGINE=RRD: the FOREIGN KEY that references '" + std::string(foreign->ref_table.str) +
+                            "' is not enforced: rows are not checked, and ON DELETE and ON UPDATE do nothing";
+    if (rrd_has_strict_foreign_keys(thd))
+    {
+      my_printf_error(ER_ILLEGAL_HA_CREATE_OPTION, "%s. Leave it out, or SET rrd_strict_foreign_keys=OFF", MYF(0), text.c_str());
+      return HA_WRONG_CREATE_OPTION;
+    }
+    if (!thd->get_stmt_da()->has_sql_condition(text.data(), text.size()))
+      push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_ILLEGAL_HA_CREATE_OPTION, "%s", text.c_str());
+  }
+  return 0;
+}
+
 int ha_rrd::create(const char *name, TABLE *form, HA_CREATE_INFO *info)
 {
   if (is_tier())
     return rrd_create_tier_again(ha_thd(), rrd_tier_name(name), form);
   if (int refused= refuse_unsupported(form))
+    return refused;
+  if (int refused= warn_foreign_keys(ha_thd(), info))
     return refused;
   if (info->data_file_name)
     warn_ignored("DATA DIRECTORY");

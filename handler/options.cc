@@ -55,3 +55,28 @@ std::vector<RrdOption> rrd_options_of(const Field *field)
 {
   return collect(rrd_field_options, field->option_struct);
 }
+
+static bool is_same(RrdText a, RrdText b)
+{
+  return a.length == b.length && !strncasecmp(a.data, b.data, a.length);
+}
+
+/* What `a` has and `b` has not, or otherwise. */
+static const char *missing_option(const std::vector<RrdOption> &a, const std::vector<RrdOption> &b)
+{
+  for (const RrdOption &option : a)
+  {
+    bool is_found= false;
+    for (const RrdOption &other : b)
+      is_found|= is_same(option.name, other.name) && is_same(option.value, other.value);
+    if (!is_found)
+      return option.name.data;
+  }
+  return nullptr;
+}
+
+const char *rrd_different_option(const std::vector<RrdOption> &a, const std::vector<RrdOption> &b)
+{
+  const char *name= missing_option(a, b);
+  return name ? name : missing_option(b, a);
+}

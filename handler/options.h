@@ -29,4 +29,7 @@ extern ha_create_table_option rrd_field_options[];
 std::vector<RrdOption> rrd_options_of(const TABLE_SHARE *share);
 std::vector<RrdOption> rrd_options_of(const Field *field);
 
+/* The name of the first option that is not written the same in both, or null. */
+const char *rrd_different_option(const std::vector<RrdOption> &a, const std::vector<RrdOption> &b);
+
 #endif

@@ -4,7 +4,9 @@
 */
 #include "sysvars.h"
 
+#include <algorithm>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backup.h"
@@ -75,6 +77,9 @@ static MYSQL_THDVAR_BOOL(pushdown, PLUGIN_VAR_RQCMDARG,
   "The engine answers aggregate queries itself where it can; OFF: it hands all rows to the server", nullptr, nullptr,
   true);
 
+static MYSQL_THDVAR_BOOL(strict_foreign_keys, PLUGIN_VAR_RQCMDARG,
+  "CREATE TABLE and ALTER TABLE with a FOREIGN KEY fail, as it is not enforced; OFF: they warn", nullptr, nullptr, false);
+
 static MYSQL_THDVAR_ULONG(scan_threads, PLUGIN_VAR_RQCMDARG,
   "Threads that work on an aggregate query at most; 0: as many as there are cores", nullptr, nullptr, 0, 0, 256, 0);
 
@@ -91,6 +96,7 @@ struct st_mysql_sys_var *rrd_system_variables[]=
   MYSQL_SYSVAR(data_dir),
   MYSQL_SYSVAR(lock_wait_timeout),
   MYSQL_SYSVAR(pushdown),
+  MYSQL_SYSVAR(strict_foreign_keys),
   MYSQL_SYSVAR(scan_threads),
   MYSQL_SYSVAR(backup_to),
   nullptr
@@ -116,9 +122,16 @@ uint64_t rrd_lock_wait_timeout_ms(THD *thd)
   return 1000ULL * (is_wait_limited(thd) ? thd->variables.lock_wait_timeout : THDVAR(thd, lock_wait_timeout));
 }
 
+bool rrd_has_strict_foreign_keys(THD *thd) { return THDVAR(thd, strict_foreign_keys); }
+
 bool rrd_pushes_down(THD *thd) { return THDVAR(thd, pushdown); }
 
-size_t rrd_scan_threads(THD *thd) { return THDVAR(thd, scan_threads); }
+/* More threads than twice the cores gain nothing, and each holds memory: a session cannot ask for them. */
+size_t rrd_scan_threads(THD *thd)
+{
+  const size_t most= std::max<size_t>(8, 2 * std::thread::hardware_concurrency());
+  return std::min<size_t>(THDVAR(thd, scan_threads), most);
+}
 
 struct Counter
 {

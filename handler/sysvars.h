@@ -21,6 +21,9 @@ void rrd_apply_lock_memory_size();
 
 uint64_t rrd_lock_wait_timeout_ms(THD *thd);
 
+/* Whether a FOREIGN KEY, which is not enforced, is an error. */
+bool rrd_has_strict_foreign_keys(THD *thd);
+
 /* Whether the engine may answer aggregate queries itself, and with how many threads; 0: as many as there are cores. */
 bool rrd_pushes_down(THD *thd);
 size_t rrd_scan_threads(THD *thd);

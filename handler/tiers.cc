@@ -20,6 +20,7 @@
 #include "ha_rrd.h"
 #include "sql_base.h"
 #include "sql_table.h"
+#include "sql_trigger.h"
 #include "table_cache.h"
 
 handlerton *rrd_tier_hton;
@@ -328,6 +329,18 @@ bool rrd_tiers_stand_copy(THD *thd, const std::string &copy)
   return false;
 }
 
+/* A tier cannot have triggers. Files of one, copied in by hand or made by an older version, would keep DROP DATABASE from removing
+   the folder. */
+static void drop_triggers(THD *thd, const std::string &table, const Tier &tier, const std::string &db, const std::string &name)
+{
+  if (access(("./" + table + dollar + tier.name + TRG_EXT).c_str(), F_OK))
+    return;
+  const LEX_CSTRING db_name= {db.data(), db.size()}, tier_name= {name.data(), name.size()};
+  push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_OPEN_AS_READONLY,
+                      "ENGINE=RRD: '%s' is a tier and cannot have triggers: those that it had are dropped", name.c_str());
+  Table_triggers_list::drop_all_triggers(thd, &db_name, &tier_name, MYF(0));
+}
+
 bool rrd_lock_tiers(THD *thd, const std::string &table)
 {
   if (is_internal(table))
@@ -346,6 +359,7 @@ bool rrd_lock_tiers(THD *thd, const std::string &table)
     if (thd->mdl_context.acquire_lock(&request, thd->variables.lock_wait_timeout))
       return false;
     tdc_remove_table(thd, db.c_str(), name.c_str());
+    drop_triggers(thd, table, tier, db, name);
   }
   return true;
 }
