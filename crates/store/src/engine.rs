@@ -30,6 +30,7 @@ use crate::manifest::Manifest;
 use crate::manifest::edit::{Edit, TableId, TableState};
 use crate::memtable::Memtable;
 use crate::newest::Newest;
+use crate::pause::PausePoints;
 use crate::prepare::Prepared;
 use crate::report::Activity;
 use crate::ring::{FLOORS_PROPERTY, HORIZON_PROPERTY};
@@ -70,6 +71,7 @@ pub struct Engine {
     pub(crate) visible_seq: AtomicU64,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) locks: RowLocks,
+    pub(crate) pause_points: PausePoints,
     pub(crate) workers: Workers,
     pub(crate) memory: MemtableMemory,
     /// Tables with rows in memtables, and perhaps some that had some: see `trim_log`.
@@ -159,6 +161,7 @@ impl Engine {
             visible_seq: AtomicU64::new(parts.next_seq - 1),
             snapshots: Arc::new(Snapshots::default()),
             locks: RowLocks::new(),
+            pause_points: PausePoints::default(),
             workers: Workers::new(config.background),
             memory: MemtableMemory {
                 active: AtomicI64::new(active as i64),
@@ -655,6 +658,11 @@ impl Engine {
     /// `rrd_cache_size`.
     pub fn set_cache_bytes(&self, bytes: usize) {
         self.cache.set_capacity(bytes);
+    }
+
+    /// The points at which a test may hold the engine's threads.
+    pub fn pause_points(&self) -> &PausePoints {
+        &self.pause_points
     }
 
     /// `rrd_lock_memory_size`: bytes that row locks may take. Without a call there is no limit.

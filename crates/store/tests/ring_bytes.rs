@@ -615,10 +615,14 @@ fn an_index_is_built_beside_merges() {
         let mut merges = None;
         let built = engine.build_index(&table, &schema, &def, Arc::new(NoSortKeys), &mut |_| {
             merges.get_or_insert_with(|| {
-                let (engine, table) = (engine.clone(), table.clone());
-                let merges = std::thread::spawn(move || engine.optimize_table(&table, &mut |_, _| true).unwrap());
-                // The merge gets as far as it can.
-                std::thread::sleep(Duration::from_millis(200));
+                let (merging, table) = (engine.clone(), table.clone());
+                let begins = engine.pause_points().watch("a merge begins");
+                let merges = std::thread::spawn(move || merging.optimize_table(&table, &mut |_, _| true).unwrap());
+                // There may be nothing to merge.
+                while begins.reached() == 0 && !merges.is_finished() {
+                    std::thread::yield_now();
+                }
+                drop(begins);
                 merges
             });
             true

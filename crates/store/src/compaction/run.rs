@@ -41,6 +41,7 @@ impl Engine {
         room: Option<&Arc<Room>>,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<u64>> {
+        self.pause_points.pass("a merge begins");
         let _merging = table.maintenance.lock_for_merges();
         let alone = table.maintenance.lock_for_flush();
         self.check_writable()?;
