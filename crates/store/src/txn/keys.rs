@@ -115,10 +115,15 @@ impl Txn {
         for (number, index) in indexes.iter().enumerate() {
             let (entry, key) = entry_of(index, &layout, row)?;
             let old = old_row.map(|old| entry_of(index, &layout, old)).transpose()?;
-            if old.as_ref().is_some_and(|(old_entry, _)| *old_entry == entry) {
+            let stays = old.as_ref().is_some_and(|(old_entry, _)| *old_entry == entry);
+            if stays && !self.is_behind_snapshot(&index.table, &key)? {
                 continue;
             }
             let i = self.table_index(&index.table);
+            if stays {
+                writes.push(EntryWrite { table: i, key, row: Some(entry.into()), expects_absent: None });
+                continue;
+            }
             let is_moved = old.as_ref().is_none_or(|(_, old_key)| *old_key != key);
             let mut expects_absent = None;
             if is_moved && index.def.unique {
@@ -132,6 +137,14 @@ impl Txn {
             writes.push(EntryWrite { table: i, key, row: Some(entry.into()), expects_absent });
         }
         Ok(writes)
+    }
+
+    /// Whether an entry was committed after the transaction's snapshot. A changed row with such an entry would not be found
+    /// through the index by its own transaction, so the entry becomes its own as well.
+    fn is_behind_snapshot(&self, entries: &Table, key: &[u8]) -> Result<bool> {
+        let Some(snapshot) = &self.snapshot else { return Ok(false) };
+        let since = snapshot.seq();
+        Ok(entries.last_commit_seq.load(Ordering::Acquire) > since && entries.find(key, since)?.is_some())
     }
 
     pub(super) fn write_entries(&mut self, entries: Vec<EntryWrite>) -> Result<()> {
