@@ -72,15 +72,26 @@ void ha_rrd::start_bulk_insert(ha_rows rows, uint)
   m_is_bulk= rrd_bulk_begin(store(), session(), &m_error) == RRD_OK;
 }
 
+/* Whether the statement fills a table that it makes: a copying ALTER, or CREATE .. SELECT. */
+static bool fills_new_table(const THD *thd)
+{
+  return thd->lex->sql_command == SQLCOM_ALTER_TABLE || thd->lex->sql_command == SQLCOM_CREATE_TABLE;
+}
+
 int ha_rrd::end_bulk_insert()
 {
+  const bool had_rows= m_has_many_rows;
   m_has_many_rows= false;
   note_refused_rows();
-  if (!m_is_bulk)
-    return 0;
-  m_is_bulk= false;
-  int status= rrd_bulk_end(store(), session(), &m_error);
-  const int failed= status == RRD_DUPLICATE ? duplicate_of_new(status, table->record[0], true) : result(status);
+  int failed= 0;
+  if (m_is_bulk)
+  {
+    m_is_bulk= false;
+    int status= rrd_bulk_end(store(), session(), &m_error);
+    failed= status == RRD_DUPLICATE ? duplicate_of_new(status, table->record[0], true) : result(status);
+  }
+  if (had_rows && !failed && !is_tier() && fills_new_table(ha_thd()))
+    failed= result(rrd_table_check_times(store(), session(), &m_error));
   /* LOAD DATA and ALTER TABLE look for the error there. */
   my_errno= failed;
   return failed;

@@ -1226,6 +1226,15 @@ int32_t rrd_bulk_begin(struct RrdTable *table, struct RrdSession *session, struc
 // Pointers are null or valid.
 int32_t rrd_bulk_end(struct RrdTable *table, struct RrdSession *session, struct RrdError *error);
 
+// After all rows of a table that is filled at its making: refuses options that go by a time column that was guessed, and does
+// not look like one.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_table_check_times(struct RrdTable *table,
+                              struct RrdSession *session,
+                              struct RrdError *error);
+
 // The server's number of the time column's field; -1 if the table has none.
 //
 // # Safety

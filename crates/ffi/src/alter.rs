@@ -19,6 +19,7 @@ use crate::image::{IndexSortKeys, KeyPart, Order};
 use crate::record::{IndexFormat, RecordFormat};
 use crate::status::{Failure, Outcome};
 use crate::table::TableHandle;
+use crate::time_guess;
 
 /// A change of a table that is under way; nothing of it is seen by others until it is committed.
 pub struct Alter {
@@ -57,6 +58,10 @@ impl Alter {
         }
         // SAFETY: promised by the caller.
         let schema = unsafe { altered_schema(handle.format(), &definition, request)? };
+        if time_guess::goes_by_time_otherwise(&handle.table().schema(), &schema) {
+            definition.check_guess(&schema)?;
+            time_guess::check_rows(&mut handle.engine().begin(), handle.table(), &schema)?;
+        }
         Ok(Alter {
             engine: handle.engine().clone(),
             table: handle.table().clone(),

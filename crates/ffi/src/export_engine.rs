@@ -195,7 +195,9 @@ pub unsafe extern "C" fn rrd_table_create(
     // SAFETY: promised by the caller.
     unsafe {
         guard(error, || {
-            let schema = Definition::read(get(definition)?)?.new_schema()?;
+            let definition = Definition::read(get(definition)?)?;
+            let schema = definition.new_schema()?;
+            definition.check_guess(&schema)?;
             Ok(get(engine)?.engine.create_table(&read_text(name), schema)?)
         })
     }

@@ -9,6 +9,7 @@ use crate::export_session::RrdSession;
 use crate::export_table::{RrdTable, edge, secondary};
 use crate::guard::{get, get_mut, guard, slice};
 use crate::status::{Failure, Outcome};
+use crate::time_guess;
 
 fn on_duplicate(mode: RrdInsert) -> OnDuplicate {
     match mode {
@@ -158,6 +159,26 @@ pub unsafe extern "C" fn rrd_bulk_end(table: *mut RrdTable, session: *mut RrdSes
         guard(error, || {
             let (handle, session) = (&mut get_mut(table)?.handle, &mut get_mut(session)?.session);
             handle.end_bulk(session)
+        })
+    }
+}
+
+/// After all rows of a table that is filled at its making: refuses options that go by a time column that was guessed, and does
+/// not look like one.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_table_check_times(
+    table: *mut RrdTable,
+    session: *mut RrdSession,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            let (handle, session) = (&get(table)?.handle, &mut get_mut(session)?.session);
+            time_guess::check_rows(session.txn(), handle.table(), handle.format().layout().schema())
         })
     }
 }

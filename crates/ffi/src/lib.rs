@@ -51,4 +51,5 @@ pub mod tier_check;
 pub mod tier_definition;
 mod tiers;
 pub mod time_bucket;
+mod time_guess;
 pub mod weights;

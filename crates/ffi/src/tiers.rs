@@ -55,7 +55,7 @@ pub fn is_value(column: &ColumnDef) -> bool {
 }
 
 /// The option as the user wrote it, for texts.
-fn tiers_option(schema: &Schema) -> &'static str {
+pub fn tiers_option(schema: &Schema) -> &'static str {
     if schema.options.iter().any(|(name, _)| name == "ROLLUP") { "ROLLUP" } else { "TIERS" }
 }
 

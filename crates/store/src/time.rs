@@ -3,6 +3,8 @@
 //! Integers and TIMESTAMP are linear; a DATETIME packs year, month, day, hour, minute and second into bits of their own,
 //! and counts as UTC. Lane values order as their times do.
 
+use std::ops::RangeInclusive;
+
 use crate::schema::{Lane, Schema, TimeUnit};
 
 const SECOND: i64 = 1_000_000;
@@ -62,6 +64,12 @@ impl TimeLane {
                 join(packed_datetime(seconds), part, fraction_digits).min(self.mask)
             }
         }
+    }
+
+    /// Lane values from 1971 to 2199: what a column of times mostly holds, and a column of other numbers does not.
+    pub fn plausible(&self) -> RangeInclusive<u64> {
+        let day = |year| self.at_or_after(day_micros(days_before(year, 1)));
+        day(1971)..=day(2200)
     }
 
     /// About how many lane values a span of microseconds has.

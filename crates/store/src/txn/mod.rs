@@ -33,8 +33,10 @@ mod bulk;
 mod keys;
 mod range;
 mod spill;
+mod times;
 
 use keys::{entry_of, own_version};
+pub use times::TimeCount;
 
 /// What a transaction's reads see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
