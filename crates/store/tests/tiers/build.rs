@@ -96,6 +96,28 @@ fn a_build_that_is_stopped_leaves_the_table_as_it_was() {
     assert_eq!(checked(&world.engine), ["10s", "20s", "40s", "100s"]);
 }
 
+/// A build takes the number of its tier's table before it begins.
+#[test]
+fn tables_that_are_made_during_a_build_are_no_hindrance() {
+    let mut world = filled(7);
+    let mut made = Vec::new();
+    let built = world.engine.build_tiers(&world.table, &changed(&world.table), &mut |_, _| {
+        made.push(format!("db/other{}", made.len()));
+        let name = &made[made.len() - 1];
+        world.engine.create_table(name, Schema::clone(&world.table.schema())).is_ok()
+    });
+    let built = built.unwrap();
+    world.engine.drop_table(&made[0]).unwrap();
+    world.engine.alter_tables(vec![change(&world, Some(built))]).unwrap();
+    assert_eq!(checked(&world.engine), ["10s", "20s", "40s", "100s"]);
+    let count = world.engine.table_names().len();
+    world.restart_only();
+    assert_eq!(checked(&world.engine), ["10s", "20s", "40s", "100s"]);
+    assert_eq!(world.engine.table_names().len(), count);
+    // A number that is in use would be refused.
+    world.engine.create_table("db/last", Schema::clone(&world.table.schema())).unwrap();
+}
+
 #[test]
 fn progress_goes_forward_to_the_end() {
     let world = filled(4);
