@@ -132,7 +132,7 @@ class MariaDB:
 
     def log_bytes_on_disk(self):
         """What the log takes of that, where it is in files of its own."""
-        return self._files("log") if self.folder == "#rrd" else 0
+        return self._files("log") if self.folder == "#sql.rrd" else 0
 
     def _files(self, below="."):
         total = 0
@@ -232,7 +232,7 @@ def server(folder, kind, name=None):
 
 def in_server_of_rrd(server):
     return [MariaDB(server, "BLACKHOLE", data="abcd", queries=False),
-            MariaDB(server, "RRD", scans=True, trickle=1, folder="#rrd", flush="ALTER TABLE {table} COMMENT='flushed'")]
+            MariaDB(server, "RRD", scans=True, trickle=1, folder="#sql.rrd", flush="ALTER TABLE {table} COMMENT='flushed'")]
 
 
 def innodb(server, name, **arguments):

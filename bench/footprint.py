@@ -117,14 +117,14 @@ class Sizes:
     def __init__(self, server, names):
         self.data = server.data
         ids = dict(server.sql("SELECT table_name, table_id FROM information_schema.rrd_tables"))
-        self.folders = {name: self.data / "#rrd" / f"table-{int(ids[name]):08x}" for name in names if name in ids}
+        self.folders = {name: self.data / "#sql.rrd" / f"table-{int(ids[name]):08x}" for name in names if name in ids}
 
     def sample(self):
         # A merge may remove a file while it is being counted.
         while True:
             try:
                 sizes = {name: files(folder) for name, folder in self.folders.items()}
-                sizes["log"] = files(self.data / "#rrd" / "log")
+                sizes["log"] = files(self.data / "#sql.rrd" / "log")
                 sizes["innodb"] = (self.data / "footprint" / "innodb.ibd").stat().st_size
                 return sizes
             except FileNotFoundError:

@@ -14,9 +14,6 @@
 #include "sysvars.h"
 #include "tiers.h"
 
-/* The server's list of folders that are not databases; it has no header of its own. */
-void ignore_db_dirs_append(const char *folder);
-
 static handler *create_handler(handlerton *hton, TABLE_SHARE *share, MEM_ROOT *memory)
 {
   return new (memory) ha_rrd(hton, share);
@@ -70,7 +67,6 @@ static void fill_handlerton(handlerton *hton)
 
 static int start(void *hton)
 {
-  ignore_db_dirs_append(rrd_data_folder);
   fill_handlerton(static_cast<handlerton *>(hton));
   return start_engine() ? 0 : 1;
 }

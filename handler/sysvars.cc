@@ -13,10 +13,11 @@
 #include "engine.h"
 #include "set_var.h"
 
-const char rrd_data_folder[]= "#rrd";
-
-/* The server works in its data folder. */
-static char data_path[]= "./#rrd";
+/*
+  The server works in its data folder. It takes every folder there for a database, but for names that begin with "#sql", and with
+  or without this plugin no statement reaches one with a dot in its name (check_db_name() in table.cc).
+*/
+static char data_path[]= "./#sql.rrd";
 static char *data_dir= data_path;
 
 static unsigned int flush_log_at_trx_commit;

@@ -10,9 +10,6 @@
 extern struct st_mysql_sys_var *rrd_system_variables[];
 extern struct st_mysql_show_var rrd_status_variables[];
 
-/* The data folder, below the server's own. Its name is not that of any database. */
-extern const char rrd_data_folder[];
-
 /* The engine's settings at start. */
 RrdConfig rrd_start_config();
 

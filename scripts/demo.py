@@ -66,7 +66,7 @@ def load_side_by_side(server):
     rows = data.sensordata(file, about)
     print(f"  {ROWS:,} readings of {about['sensors']} sensors, every five minutes, five two-decimal values each.")
     print(f"  Their entropy, the fewest bytes possible: {about['entropy_bytes_a_row']:.2f} bytes a row.")
-    peer, ours = engines.innodb(server, "InnoDB"), engines.MariaDB(server, ENGINE, folder="#rrd" if ENGINE == "RRD" else None)
+    peer, ours = engines.innodb(server, "InnoDB"), engines.MariaDB(server, ENGINE, folder="#sql.rrd" if ENGINE == "RRD" else None)
     table = []
     for engine in (peer, ours):
         if not engine.folder:

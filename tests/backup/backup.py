@@ -23,7 +23,7 @@ from private_server import PrivateServer, ServerError  # noqa: E402
 
 FOLDER = ROOT / "build" / "test" / "backup"
 BACKUPS = FOLDER / "backups"
-ENGINE_FOLDER = "#rrd"
+ENGINE_FOLDER = "#sql.rrd"
 WRITERS = 4
 ACCOUNTS = 10
 LARGE_ROWS = 90_000

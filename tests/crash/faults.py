@@ -23,7 +23,7 @@ from pymysql.err import MySQLError  # noqa: E402
 from private_server import PLUGINS, PrivateServer, ServerError  # noqa: E402
 
 FOLDER = ROOT / "build" / "test" / "faults"
-ENGINE_FOLDER = "#rrd"
+ENGINE_FOLDER = "#sql.rrd"
 ROWS = 20_000
 VERSION_AT = 8  # of every kind of file, see docs/format-*.md
 SMALL_DISK_MB = 64
@@ -280,7 +280,7 @@ def missing_for_all(scene, path):
             check(scene.read("victim") == scene.expected["victim"], "rows are lost without a word")
             check(scene.read("other") == scene.expected["other"], "rows are lost without a word")
             return "not needed after a clean shutdown"
-        lines = [line for line in text.splitlines() if "#rrd" in line or path.stem.split("-")[0] in line]
+        lines = [line for line in text.splitlines() if "#sql.rrd" in line or path.stem.split("-")[0] in line]
         check(lines, f"refused without a word of it:\n{scene.server.tail_of_log(15)}")
         return lines[0][-300:]
     finally:
@@ -470,6 +470,70 @@ def folder_of_another_user(scene):
         scene.server.kill()
 
 
+# What DBAs and mariadb-upgrade say to a folder that the server takes for a database with a name of old times.
+STATEMENTS_ON_FOLDERS = (
+    "ALTER DATABASE `#mysql50#{0}` UPGRADE DATA DIRECTORY NAME",
+    "DROP DATABASE `#mysql50#{0}`",
+    "DROP TABLE `#mysql50#{0}`.t",
+    "CREATE TABLE `#mysql50#{0}`.t (a INT)",
+    "RENAME TABLE test.plain TO `#mysql50#{0}`.plain",
+    "USE `#mysql50#{0}`",
+)
+
+
+def folder_without_the_plugin(scene):
+    """A server without the plugin neither lists the engine's folder as a database nor moves or removes it."""
+    scene.restore()
+    server, before = scene.server, sorted(scene.engine.rglob("*"))
+    server.plugins, loaded = [], server.plugins
+    try:
+        server.start()
+        databases = [row[0] for row in server.query("SHOW DATABASES")]
+        check(not any("rrd" in name for name in databases), f"it is listed: {databases}")
+        for statement in STATEMENTS_ON_FOLDERS:
+            try:
+                server.query(statement.format(ENGINE_FOLDER))
+            except MySQLError as refused:
+                check(refused.args[0] in (1102, 1103), f"{statement}: {refused}")
+            else:
+                raise Wrong(f"{statement} was not refused")
+        for tool in (["mariadb-upgrade", "--force"], ["mariadb-check", "--fix-db-names", "--fix-table-names", "--all-databases"]):
+            done = subprocess.run(
+                [tool[0], "--no-defaults", *tool[1:], f"--socket={server.socket}", "--user=root"], capture_output=True, text=True
+            )
+            check(done.returncode == 0, f"{tool}: {done.stdout[-500:]}{done.stderr}")
+        server.stop()
+        check(sorted(scene.engine.rglob("*")) == before, "files of the engine came or went")
+    finally:
+        server.kill()
+        server.plugins = loaded
+    back(scene)
+    return "neither seen nor touched"
+
+
+def folder_that_went_astray(scene):
+    """No empty engine begins beside definitions of its tables or a folder with another name."""
+    scene.restore()
+    away = scene.engine.with_name("@0023rrd")
+    told = []
+    for moved in (away, FOLDER / "elsewhere"):
+        scene.engine.rename(moved)
+        try:
+            scene.server.start()
+            check(not scene.server.loaded, "the engine began empty")
+            check(scene.server.query("SELECT * FROM plain") == ((1,),), "an InnoDB table does not work")
+            lines = [line for line in scene.server.log_text().splitlines() if "ENGINE=RRD" in line]
+            wanted = f"mv -T './{away.name}' './{ENGINE_FOLDER}'" if moved == away else ".frm' defines a table of this engine"
+            check(lines and wanted in lines[-1], f"no word of it: {lines}")
+            told.append(lines[-1][-80:])
+        finally:
+            scene.server.kill()
+        check(not scene.engine.exists(), "a folder was made all the same")
+        moved.rename(scene.engine)
+        back(scene)
+    return told
+
+
 class SmallDisk:
     """A file system in memory of a given size, mounted on the engine's folder."""
 
@@ -572,6 +636,8 @@ FAULTS = [
     second_server_on_the_folder,
     plugin_for_another_server,
     folder_of_another_user,
+    folder_without_the_plugin,
+    folder_that_went_astray,
     full_disk,
 ]
 

@@ -134,7 +134,7 @@ def tables(server):
         cursor.execute("DROP DATABASE test")
         clock.step("all dropped")
         cursor.execute("CREATE DATABASE test")
-    folders = [f for f in (server.data / "#rrd").glob("table-*")]
+    folders = [f for f in (server.data / "#sql.rrd").glob("table-*")]
     check(not folders, f"{len(folders)} folders of dropped tables are left")
     return clock
 

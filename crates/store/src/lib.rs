@@ -20,6 +20,7 @@ pub mod cursor;
 pub mod engine;
 pub mod error;
 mod flush;
+mod folder;
 pub mod fs;
 mod group;
 pub mod horizon;

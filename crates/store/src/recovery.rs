@@ -32,6 +32,7 @@ const LOCK_FILE: &str = "rrd.lock";
 
 /// Reads the data folder (made if missing).
 pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
+    crate::folder::check_may_begin(&*fs, &config.dir)?;
     fs.create_dir(&config.dir)?;
     if let Some(parent) = config.dir.parent() {
         fs.sync_dir(parent)?;

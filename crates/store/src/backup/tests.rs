@@ -85,7 +85,7 @@ fn scene(fs: &SimFs) -> Arc<Engine> {
     fs.create_dir(Path::new("/backup")).unwrap();
     fs.create_dir(Path::new("/data")).unwrap();
     fs.sync_dir(Path::new("/")).unwrap();
-    let engine = open_at(fs, "/data/#rrd").unwrap();
+    let engine = open_at(fs, "/data/#sql.rrd").unwrap();
     for name in ["db/a", "db/b", "#tmp/x", "db/#sql-alter-1"] {
         engine.create_table(name, schema()).unwrap();
     }
@@ -137,8 +137,8 @@ fn a_backup_holds_what_was_committed_before_it_and_nothing_later() {
     assert_eq!(rows(&engine, "db/a"), expected(0..110));
     engine.close().unwrap();
     drop(engine);
-    check_restored(&fs, "/backup/monday/#rrd");
-    assert_eq!(rows(&open_at(&fs, "/data/#rrd").unwrap(), "db/a"), expected(0..110));
+    check_restored(&fs, "/backup/monday/#sql.rrd");
+    assert_eq!(rows(&open_at(&fs, "/data/#sql.rrd").unwrap(), "db/a"), expected(0..110));
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn where_files_cannot_be_linked_they_are_copied() {
     fs.fail_at(fs.op_count() + 1, libc::EXDEV);
     let report = backup.finish(&mut full).unwrap();
     assert!(report.copied_bytes > 0 && report.linked_bytes > 0);
-    check_restored(&fs, "/backup/monday/#rrd");
+    check_restored(&fs, "/backup/monday/#sql.rrd");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_prepared_transaction_is_prepared_in_the_backup_too() {
     assert!(engine.rollback_prepared(b"xid").unwrap());
     drop(txn);
     backup.finish(&mut full).unwrap();
-    let restored = open_at(&fs, "/backup/monday/#rrd").unwrap();
+    let restored = open_at(&fs, "/backup/monday/#sql.rrd").unwrap();
     assert_eq!(rows(&restored, "db/a"), expected(0..100));
     assert!(restored.commit_prepared(b"xid").unwrap());
     assert_eq!(rows(&restored, "db/a"), expected((0..100).chain(200..260)));
@@ -190,12 +190,12 @@ fn a_transaction_that_is_being_committed_is_not_in_the_backup() {
     txns.iter_mut().for_each(|txn| txn.commit().unwrap());
     backup.finish(&mut full).unwrap();
     assert_eq!(rows(&engine, "db/a").len(), 102);
-    let restored = open_at(&fs, "/backup/monday/#rrd").unwrap();
+    let restored = open_at(&fs, "/backup/monday/#sql.rrd").unwrap();
     assert_eq!(restored.prepared_xids(), Vec::<Vec<u8>>::new());
     assert_eq!(rows(&restored, "db/a"), expected(0..100));
     commit(&restored, "db/a", 300..310, false);
     drop(restored);
-    assert_eq!(rows(&open_at(&fs, "/backup/monday/#rrd").unwrap(), "db/a"), expected((0..100).chain(300..310)));
+    assert_eq!(rows(&open_at(&fs, "/backup/monday/#sql.rrd").unwrap(), "db/a"), expected((0..100).chain(300..310)));
 }
 
 #[test]
@@ -288,9 +288,9 @@ fn a_power_cut_leaves_a_whole_backup_or_none_and_the_engine_unharmed() {
         for seed in 0..4 {
             let after = fs.power_cut(seed * 1000 + n);
             if result.is_ok() || after.exists(Path::new(TARGET)) {
-                check_restored(&after, "/backup/monday/#rrd");
+                check_restored(&after, "/backup/monday/#sql.rrd");
             }
-            let engine = open_at(&after, "/data/#rrd").unwrap();
+            let engine = open_at(&after, "/data/#sql.rrd").unwrap();
             assert_eq!(rows(&engine, "db/a"), expected(0..100), "cut at operation {n}, seed {seed}");
         }
         if result.is_ok() {
@@ -305,8 +305,8 @@ fn a_backup_that_lost_its_log_is_noticed() {
     let fs = SimFs::new();
     let engine = scene(&fs);
     engine.begin_backup(Path::new(TARGET), &none).unwrap().finish(&mut full).unwrap();
-    for file in fs.list(Path::new("/backup/monday/#rrd/log")).unwrap() {
-        fs.remove(&Path::new("/backup/monday/#rrd/log").join(file.name)).unwrap();
+    for file in fs.list(Path::new("/backup/monday/#sql.rrd/log")).unwrap() {
+        fs.remove(&Path::new("/backup/monday/#sql.rrd/log").join(file.name)).unwrap();
     }
-    assert!(matches!(open_at(&fs, "/backup/monday/#rrd"), Err(Error::Corruption { .. })));
+    assert!(matches!(open_at(&fs, "/backup/monday/#sql.rrd"), Err(Error::Corruption { .. })));
 }

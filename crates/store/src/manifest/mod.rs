@@ -100,6 +100,12 @@ impl Manifest {
         Ok((Manifest { inner: Mutex::new(inner) }, state))
     }
 
+    /// Whether a folder holds an engine, whole or not: a manifest, or data that one should know.
+    pub fn is_there(fs: &dyn Fs, dir: &Path) -> bool {
+        let entries = if fs.exists(dir) { fs.list(dir).unwrap_or_default() } else { Vec::new() };
+        entries.iter().any(|e| number_of(&e.name).is_some() || is_data(e))
+    }
+
     /// Whether an earlier failure left it unknown what is on disk: edits of a failed commit may be there.
     pub fn is_poisoned(&self) -> bool {
         self.inner.lock().poisoned.is_some()
@@ -136,11 +142,7 @@ impl Inner {
 
     /// Begins an empty engine, unless the folder holds data that a manifest should know.
     fn begin(&mut self, entries: &[DirEntry]) -> Result<()> {
-        let is_data = |e: &&DirEntry| {
-            (e.is_dir && e.name.starts_with("table-"))
-                || [".rrdl", ".rrds"].iter().any(|ending| e.name.ends_with(ending))
-        };
-        if let Some(entry) = entries.iter().find(is_data) {
+        if let Some(entry) = entries.iter().find(|e| is_data(e)) {
             let what = format!("the folder holds '{}' but no manifest-*.rrdm, which names all data", entry.name);
             return Err(Error::corrupt(&self.dir, 0, what));
         }
@@ -234,6 +236,12 @@ impl Inner {
         self.fs.rename(temporary, path)?;
         Ok(file)
     }
+}
+
+/// Whether a manifest should know of it.
+fn is_data(entry: &DirEntry) -> bool {
+    (entry.is_dir && entry.name.starts_with("table-"))
+        || [".rrdl", ".rrds"].iter().any(|ending| entry.name.ends_with(ending))
 }
 
 impl OpenFile {
