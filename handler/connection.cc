@@ -135,6 +135,28 @@ int Rrd_connection::forgotten_kill(THD *thd)
   return HA_ERR_ABORTED_BY_USER;
 }
 
+int rrd_wait_for_prepared(THD *thd, const std::string &table, RrdError *error)
+{
+  /* These go with their connection, which is just closing perhaps. */
+  if (rrd_is_temporary(table))
+    return RRD_OK;
+  Rrd_connection *connection= Rrd_connection::of(thd);
+  if (!connection)
+    return error->status= RRD_INTERNAL;
+  return rrd_session_wait_for_prepared(connection->session(), rrd_text(table), rrd_lock_wait_timeout_ms(thd), error);
+}
+
+int rrd_wait_for_prepared(THD *thd, const std::string &table)
+{
+  RrdError error;
+  const int status= rrd_wait_for_prepared(thd, table, &error);
+  if (status == RRD_INTERRUPTED)
+    thd->send_kill_message();
+  else if (status != RRD_OK)
+    rrd_report(error);
+  return rrd_ha_error(status);
+}
+
 int Rrd_connection::take_snapshot(THD *thd)
 {
   if (int result= begin_statement(thd))

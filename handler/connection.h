@@ -47,6 +47,14 @@ private:
   uint64_t m_statement_mark= 0;
 };
 
+/*
+  Waits until no prepared transaction has writes to a table that DDL is about to change: one whose connection has gone, or that
+  is older than the server's start, holds no metadata lock. The first one leaves errors to be told, after the other the user
+  was told.
+*/
+int rrd_wait_for_prepared(THD *thd, const std::string &table, RrdError *error);
+int rrd_wait_for_prepared(THD *thd, const std::string &table);
+
 /* Whether the statement of a connection (a THD) was killed; the store asks during long work. */
 int rrd_is_killed(void *connection);
 

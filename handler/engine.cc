@@ -9,6 +9,11 @@ handlerton *rrd_hton;
 
 static const char temporary_database[] = "#tmp/";
 
+bool rrd_is_temporary(const std::string &table)
+{
+  return !table.compare(0, sizeof(temporary_database) - 1, temporary_database);
+}
+
 std::string rrd_table_name(const char *path)
 {
   if (path[0] == FN_CURLIB && path[1] == FN_LIBCHAR)

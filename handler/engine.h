@@ -16,6 +16,9 @@ extern handlerton *rrd_hton;
 /* The engine's name for a table: "database/table", temporary tables lie in a database of their own. */
 std::string rrd_table_name(const char *path);
 
+/* Whether a table of that name belongs to one connection. */
+bool rrd_is_temporary(const std::string &table);
+
 inline RrdText rrd_text(const char *data, size_t length) { return RrdText{data, length}; }
 inline RrdText rrd_text(const std::string &text) { return RrdText{text.data(), text.size()}; }
 

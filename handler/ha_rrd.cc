@@ -159,6 +159,13 @@ int ha_rrd::enter_statement(THD *thd)
   return failed;
 }
 
+/* Whether a statement, from the moment it locks a table, relies on nobody's changing the table's rows. */
+static bool is_alone(enum_sql_command command, int type)
+{
+  return command == SQLCOM_ALTER_TABLE || command == SQLCOM_CREATE_INDEX || command == SQLCOM_DROP_INDEX ||
+         (command == SQLCOM_LOCK_TABLES && type == F_WRLCK);
+}
+
 int ha_rrd::external_lock(THD *thd, int type)
 {
   if (type == F_UNLCK)
@@ -179,6 +186,9 @@ int ha_rrd::external_lock(THD *thd, int type)
   const bool is_changed= type == F_WRLCK || command == SQLCOM_ALTER_TABLE;
   if (is_tier() && is_changed && !rrd_restores_tier(thd, m_name))
     return rrd_refuse_change_of_tier(m_name, type == F_WRLCK ? "written or locked" : "altered");
+  if (!is_tier() && is_alone(command, type))
+    if (int failed= rrd_wait_for_prepared(thd, m_name))
+      return failed;
   return enter_statement(thd);
 }
 

@@ -203,7 +203,7 @@ bool ha_rrd::commit_inplace_alter_table(TABLE *, Alter_inplace_info *info, bool 
 {
   if (!commit)
     return false;
-  if (!rrd_lock_tiers(ha_thd(), m_name))
+  if (rrd_wait_for_prepared(ha_thd(), m_name) || !rrd_lock_tiers(ha_thd(), m_name))
     return true;
   std::vector<RrdAlter *> alters;
   inplace_alter_handler_ctx *alone[]= {info->handler_ctx, nullptr};

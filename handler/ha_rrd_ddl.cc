@@ -4,6 +4,7 @@
 */
 #include "ha_rrd.h"
 
+#include "connection.h"
 #include "definition.h"
 #include "engine.h"
 #include "errors.h"
@@ -90,13 +91,34 @@ int ha_rrd::create(const char *name, TABLE *form, HA_CREATE_INFO *info)
   return rrd_ha_error(status);
 }
 
+/*
+  Whether the table is a partition of one that is dropped as a whole. The server has removed the list of its partitions, and none
+  of the others can be used again: there is no way back.
+*/
+static bool must_go(THD *thd, const std::string &table)
+{
+  return thd->lex->sql_command != SQLCOM_ALTER_TABLE &&
+         (table.find("#P#") != std::string::npos || table.find("#p#") != std::string::npos);
+}
+
 int rrd_drop_table(handlerton *, const char *path)
 {
   RrdError error;
+  THD *thd= current_thd;
   const std::string table_name= rrd_table_name(path);
-  if (!rrd_lock_tiers(current_thd, table_name))
+  const bool goes= must_go(thd, table_name);
+  if (!goes)
+  {
+    if (int failed= rrd_wait_for_prepared(thd, table_name))
+      return failed;
+  }
+  else if (rrd_wait_for_prepared(thd, table_name, &error) != RRD_OK)
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_LOCK_WAIT_TIMEOUT,
+                        "ENGINE=RRD: partition '%s' was dropped, with what a prepared transaction has written to it",
+                        table_name.c_str());
+  if (!rrd_lock_tiers(thd, table_name))
     return HA_ERR_GENERIC;
-  int status= rrd_table_drop(rrd_engine, rrd_text(table_name), &error);
+  int status= rrd_table_drop(rrd_engine, rrd_text(table_name), goes, &error);
   if (status != RRD_OK)
     rrd_report(error);
   return rrd_ha_error(status);
@@ -122,6 +144,8 @@ int ha_rrd::rename_table(const char *from, const char *to)
     return rrd_refuse_change_of_tier(tier.empty() ? rrd_tier_name(to) : tier, "renamed alone");
   }
   const std::string old_name= rrd_table_name(from), new_name= rrd_table_name(to);
+  if (int failed= rrd_wait_for_prepared(ha_thd(), old_name))
+    return failed;
   if (!rrd_tiers_can_move(old_name, new_name) || !rrd_lock_tiers(ha_thd(), old_name))
     return HA_ERR_GENERIC;
   int status= rrd_table_rename(rrd_engine, rrd_text(old_name), rrd_text(new_name), &m_error);
@@ -134,5 +158,7 @@ int ha_rrd::truncate()
 {
   if (is_tier())
     return rrd_refuse_change_of_tier(m_name, "emptied alone");
+  if (int failed= rrd_wait_for_prepared(ha_thd(), m_name))
+    return failed;
   return result(rrd_table_truncate(rrd_engine, rrd_text(m_name), &m_error));
 }

@@ -129,5 +129,9 @@ int ha_rrd::direct_delete_rows(ha_rows *deleted)
     status= rrd_table_delete_times(store(), session(), m_low.empty() ? nullptr : m_low.data(), m_low_goes,
                                    m_high.empty() ? nullptr : m_high.data(), m_high_goes, &rows, &m_error);
   *deleted= rows;
-  return result(status);
+  const int failed= result(status);
+  /* The server ends such a DELETE with OK unless the engine itself has shown the error. */
+  if (failed)
+    print_error(failed, MYF(0));
+  return failed;
 }

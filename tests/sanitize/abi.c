@@ -468,8 +468,8 @@ static void second_life(const char *folder)
   rrd_session_close(session);
   DO(rrd_table_rename(engine, text("db/t"), text("db/u"), &error));
   DO(rrd_table_truncate(engine, text("db/u"), &error));
-  DO(rrd_table_drop(engine, text("db/u"), &error));
-  EXPECT(RRD_NO_SUCH_TABLE, rrd_table_drop(engine, text("db/u"), &error));
+  DO(rrd_table_drop(engine, text("db/u"), false, &error));
+  EXPECT(RRD_NO_SUCH_TABLE, rrd_table_drop(engine, text("db/u"), false, &error));
   DO(rrd_database_drop(engine, text("db/"), &error));
   DO(rrd_engine_close(engine, &error));
 }

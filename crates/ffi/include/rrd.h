@@ -76,6 +76,9 @@
 // Row locks take all the memory that they may.
 #define RRD_LOCK_MEMORY 21
 
+// A prepared transaction has writes to the table, and was not decided in time.
+#define RRD_PREPARED 22
+
 // Bytes of an error text, its final zero included.
 #define RRD_MESSAGE_BYTES 1016
 
@@ -856,11 +859,14 @@ int32_t rrd_table_create(const struct RrdEngine *engine,
                          const struct RrdTableDefinition *definition,
                          struct RrdError *error);
 
-// Removes a table.
+// Removes a table: `with_prepared` also one that prepared transactions have written to, whose writes to it are lost.
 //
 // # Safety
 // Pointers are null or valid.
-int32_t rrd_table_drop(const struct RrdEngine *engine, struct RrdText name, struct RrdError *error);
+int32_t rrd_table_drop(const struct RrdEngine *engine,
+                       struct RrdText name,
+                       bool with_prepared,
+                       struct RrdError *error);
 
 // Renames a table.
 //
@@ -944,6 +950,16 @@ int32_t rrd_session_lock_table(struct RrdSession *session,
                                const struct RrdTable *table,
                                bool only_inserts,
                                struct RrdError *error);
+
+// Waits, up to `timeout_ms`, until no prepared transaction has writes to a table whose name, definition or rows as a whole are
+// to change: `RRD_PREPARED` if one still has. A table that is not known is nobody's.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_session_wait_for_prepared(struct RrdSession *session,
+                                      struct RrdText name,
+                                      uint64_t timeout_ms,
+                                      struct RrdError *error);
 
 // Marks a place to roll back to; its number goes to `out`.
 //

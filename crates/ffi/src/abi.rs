@@ -52,6 +52,8 @@ pub const RRD_UNSUPPORTED: i32 = 19;
 pub const RRD_NEEDS_COPY: i32 = 20;
 /// Row locks take all the memory that they may.
 pub const RRD_LOCK_MEMORY: i32 = 21;
+/// A prepared transaction has writes to the table, and was not decided in time.
+pub const RRD_PREPARED: i32 = 22;
 
 /// Bytes of an error text, its final zero included.
 pub const RRD_MESSAGE_BYTES: usize = 1016;

@@ -203,14 +203,28 @@ pub unsafe extern "C" fn rrd_table_create(
     }
 }
 
-/// Removes a table.
+/// Removes a table: `with_prepared` also one that prepared transactions have written to, whose writes to it are lost.
 ///
 /// # Safety
 /// Pointers are null or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_table_drop(engine: *const RrdEngine, name: RrdText, error: *mut RrdError) -> i32 {
+pub unsafe extern "C" fn rrd_table_drop(
+    engine: *const RrdEngine,
+    name: RrdText,
+    with_prepared: bool,
+    error: *mut RrdError,
+) -> i32 {
     // SAFETY: promised by the caller.
-    unsafe { guard(error, || Ok(get(engine)?.engine.drop_table(&read_text(name))?)) }
+    unsafe {
+        guard(error, || {
+            let (engine, name) = (&get(engine)?.engine, read_text(name));
+            match with_prepared {
+                true => engine.drop_table_with_prepared(&name)?,
+                false => engine.drop_table(&name)?,
+            }
+            Ok(())
+        })
+    }
 }
 
 /// Renames a table.

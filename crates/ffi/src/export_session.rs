@@ -4,7 +4,8 @@ use std::ffi::c_void;
 
 use rrd_store::TextUse;
 
-use crate::abi::{RrdError, RrdIsolation, RrdKilledFn, RrdLocalTimeFn};
+use crate::abi::{RrdError, RrdIsolation, RrdKilledFn, RrdLocalTimeFn, RrdText};
+use crate::definition::read_text;
 use crate::export_engine::RrdEngine;
 use crate::export_table::RrdTable;
 use crate::guard::{get, get_mut, guard, guard_close};
@@ -153,6 +154,22 @@ pub unsafe extern "C" fn rrd_session_lock_table(
     let use_of = if only_inserts { TextUse::Insert } else { TextUse::Read };
     // SAFETY: promised by the caller.
     unsafe { guard(error, || get_mut(session)?.session.lock_table(get(table)?.handle.table(), use_of)) }
+}
+
+/// Waits, up to `timeout_ms`, until no prepared transaction has writes to a table whose name, definition or rows as a whole are
+/// to change: `RRD_PREPARED` if one still has. A table that is not known is nobody's.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_session_wait_for_prepared(
+    session: *mut RrdSession,
+    name: RrdText,
+    timeout_ms: u64,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe { guard(error, || get_mut(session)?.session.wait_for_prepared(&read_text(name), timeout_ms)) }
 }
 
 /// Marks a place to roll back to; its number goes to `out`.

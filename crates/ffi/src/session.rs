@@ -219,6 +219,13 @@ impl Session {
         Ok(())
     }
 
+    /// See [`Txn::wait_for_prepared`].
+    pub fn wait_for_prepared(&mut self, table: &str, timeout_ms: u64) -> Outcome<()> {
+        let Ok(table) = self.engine.table(table) else { return Ok(()) };
+        self.txn.set_lock_timeout_ms(timeout_ms);
+        Ok(self.txn.wait_for_prepared(&table)?)
+    }
+
     /// See [`Txn::lock_for_text`].
     pub fn lock_table(&mut self, table: &Arc<Table>, use_of: TextUse) -> Outcome<()> {
         Ok(self.txn.lock_for_text(table, use_of)?)

@@ -93,6 +93,9 @@ pub fn status_of(error: &Error) -> i32 {
         Error::Duplicate { .. } => abi::RRD_DUPLICATE,
         Error::Conflict => abi::RRD_CONFLICT,
         Error::LockTimeout | Error::Undecided { .. } => abi::RRD_LOCK_TIMEOUT,
+        Error::Prepared { .. } => abi::RRD_PREPARED,
+        // Waited for within the store.
+        Error::Pending { .. } => abi::RRD_INTERNAL,
         Error::LockMemory { .. } => abi::RRD_LOCK_MEMORY,
         Error::Interrupted => abi::RRD_INTERRUPTED,
         Error::Locked { .. } => abi::RRD_LOCKED,

@@ -148,13 +148,8 @@ impl Engine {
         // Held over the manifest's sync: a commit that is logged now would be in a layout that is about to change.
         let queue = self.commit_queue.lock();
         for change in changes {
+            self.check_decided_in(&queue, &change.table.with_parts())?;
             let is_of = |tables: &[TableWrites]| tables.iter().any(|t| Arc::ptr_eq(&t.table, &change.table));
-            if queue.prepared.iter().any(|p| is_of(&p.tables)) {
-                let name = change.table.name();
-                let what =
-                    format!("table '{name}' has rows of a prepared transaction: XA COMMIT or XA ROLLBACK it first");
-                return Err(Error::InvalidInput(what));
-            }
             let has_rows = change.table.version().memtables().any(|m| m.needs_flush());
             if has_rows || queue.pending.iter().any(|p| is_of(&p.tables)) {
                 return Ok(false);

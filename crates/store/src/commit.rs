@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::config::FlushLog;
 use crate::engine::Engine;
@@ -21,6 +21,7 @@ use crate::log_record;
 use crate::manifest::edit::Edit;
 use crate::memtable::Key;
 use crate::newest::Place;
+use crate::ordered::LOOK_AGAIN;
 use crate::own::{OnDuplicate, OwnBatch, OwnWrite, OwnWrites};
 use crate::prepare::{Prepared, log_parts};
 use crate::ring::RingChange;
@@ -40,10 +41,21 @@ pub(crate) struct CommitQueue {
     pub pending: VecDeque<Arc<Pending>>,
     /// Waiting for their coordinator.
     pub prepared: Vec<Arc<Prepared>>,
+    /// In their second phase: if it fails on a full disk, they wait again.
+    pub deciding: Vec<Deciding>,
+    /// Ids of those to be rolled back as soon as the log has room for that.
+    pub rollbacks_due: Vec<Vec<u8>>,
     /// The next one of them gets this as its `decision`.
     pub next_decision: u64,
     /// Records that begin before may be gone with their log file.
     pub log_kept_from: Lsn,
+}
+
+/// A prepared transaction in its second phase.
+pub(crate) struct Deciding {
+    pub prepared: Arc<Prepared>,
+    /// `None`: it is rolled back.
+    pub commit: Option<Arc<Pending>>,
 }
 
 /// What a commit in the queue writes to a table.
@@ -56,11 +68,30 @@ pub(crate) struct QueuedWrites {
 }
 
 impl CommitQueue {
+    /// Prepared transactions of which it is not known whether they will be committed.
+    pub fn undecided(&self) -> impl Iterator<Item = &Arc<Prepared>> {
+        let has_failed = |commit: &Arc<Pending>| *commit.state.lock() == PendingState::Failed;
+        let open = self.deciding.iter().filter(move |d| d.commit.as_ref().is_none_or(has_failed));
+        self.prepared.iter().chain(open.map(|d| &d.prepared))
+    }
+
+    /// Prepared transactions, those in their second phase too.
+    pub fn all_prepared(&self) -> impl Iterator<Item = &Arc<Prepared>> {
+        self.prepared.iter().chain(self.deciding.iter().map(|d| &d.prepared))
+    }
+
+    /// Ends the second phase of a prepared transaction; if that `failed`, it waits for its coordinator again.
+    pub fn end_decision(&mut self, decision: u64, failed: bool) {
+        let Some(at) = self.deciding.iter().position(|d| d.prepared.decision == decision) else { return };
+        let Deciding { prepared, .. } = self.deciding.swap_remove(at);
+        self.prepared.extend(failed.then_some(prepared));
+    }
+
     /// What commits in the queue write to a table.
     pub fn writes_to(&self, table: &Arc<Table>) -> Vec<QueuedWrites> {
         let alive = self.pending.iter().filter(|p| *p.state.lock() != PendingState::Failed);
         let alive = alive.flat_map(|p| p.tables.iter().map(|t| (t, None)));
-        let prepared = self.prepared.iter().flat_map(|p| p.tables.iter().map(|t| (t, Some(p.decision))));
+        let prepared = self.undecided().flat_map(|p| p.tables.iter().map(|t| (t, Some(p.decision))));
         prepared
             .chain(alive)
             .filter(|(t, _)| Arc::ptr_eq(&t.table, table))
@@ -247,8 +278,7 @@ impl Engine {
         let tables = txn.table_writes();
         let (mut body, mut kept) = self.encode_body(&tables);
         let pending = {
-            let mut queue = self.commit_queue.lock();
-            let has_changed = self.check_inserts(&queue, txn, Resolve::Silently)?;
+            let (mut queue, has_changed) = self.lock_checked(txn, Resolve::Silently)?;
             let may_lean = |k: &KeptRows<'_>| {
                 let is_in_log = k.rows.start().is_none_or(|start| start >= queue.log_kept_from.0);
                 is_in_log && k.table.log_bases.lock().still_has(&k.rows)
@@ -301,8 +331,7 @@ impl Engine {
         let tables = txn.table_writes();
         let mut edits = Vec::new();
         let pending = {
-            let mut queue = self.commit_queue.lock();
-            self.check_inserts(&queue, txn, Resolve::Silently)?;
+            let (mut queue, _) = self.lock_checked(txn, Resolve::Silently)?;
             let mut seq = queue.next_seq;
             for t in &tables {
                 let metas = number_segments(&t.own.read(), &mut seq);
@@ -459,6 +488,10 @@ impl Engine {
         for t in &pending.tables {
             // Held throughout: whoever checks keys sees the rows either here or in the memtable.
             let mut own = t.own.write();
+            if t.table.is_dropped() {
+                own.forget();
+                continue;
+            }
             let mut newest = t.table.newest.lock();
             let note = |newest: &mut crate::newest::Newest, key: &[u8]| {
                 let (series, rest) = key.split_at(t.layout.series_len(key));
@@ -530,7 +563,7 @@ impl Engine {
                 table.ring.lock().forget();
             }
         }
-        for t in &pending.tables {
+        for t in pending.tables.iter().filter(|t| !t.table.is_dropped()) {
             self.turn_tiers(&t.table, pending.seq, &snapshots);
         }
         self.visible_seq.store(pending.seq, Ordering::Release);
@@ -541,7 +574,7 @@ impl Engine {
     /// newest of their series, and in no write set on its way.
     fn are_batches_new(&self, queue: &CommitQueue, t: &TxnTable) -> bool {
         let on_their_way = || {
-            let prepared = queue.prepared.iter().flat_map(|p| &p.tables);
+            let prepared = queue.undecided().flat_map(|p| &p.tables);
             let pending = queue.pending.iter().filter(|p| *p.state.lock() != PendingState::Failed);
             prepared.chain(pending.flat_map(|p| &p.tables)).filter(|writes| Arc::ptr_eq(&writes.table, &t.table))
         };
@@ -556,14 +589,38 @@ impl Engine {
         })
     }
 
+    /// The queue, for a transaction whose inserts passed the check: [`Engine::check_inserts`].
+    pub(crate) fn lock_checked(&self, txn: &Txn, resolve: Resolve) -> Result<(MutexGuard<'_, CommitQueue>, bool)> {
+        loop {
+            let queue = self.commit_queue.lock();
+            match self.check_inserts(&queue, txn, resolve) {
+                Err(Error::Pending { seq }) => {
+                    drop(queue);
+                    self.wait_until_decided(seq);
+                }
+                checked => return checked.map(|has_changed| (queue, has_changed)),
+            }
+        }
+    }
+
+    /// Waits until it is known whether a commit in the queue will be applied.
+    fn wait_until_decided(&self, seq: u64) {
+        self.pause_points.pass("wait for a pending delete");
+        let is_waiting = |p: &Arc<Pending>| p.seq == seq && p.look(&self.wal) == PendingState::Waiting;
+        let mut applied = self.applied_wait.lock();
+        while self.commit_queue.lock().pending.iter().any(is_waiting) {
+            self.applied.wait_for(&mut applied, LOOK_AGAIN);
+        }
+    }
+
     /// Checks that keys which were free when they were inserted are free still. True when rows were taken out
     /// of a write set because of it.
-    pub(crate) fn check_inserts(&self, queue: &CommitQueue, txn: &Txn, resolve: Resolve) -> Result<bool> {
+    fn check_inserts(&self, queue: &CommitQueue, txn: &Txn, resolve: Resolve) -> Result<bool> {
         let mut changed = false;
         for t in &txn.tables {
             t.check_layout()?;
             let Some(check) = &t.check else { continue };
-            if t.table.last_commit_seq.load(Ordering::Acquire) <= check.seq() && queue.prepared.is_empty() {
+            if t.table.last_commit_seq.load(Ordering::Acquire) <= check.seq() && queue.undecided().next().is_none() {
                 continue;
             }
             if !t.own.read().batches.is_empty() {
@@ -635,7 +692,7 @@ fn adopt_segments(engine: &Engine, pending: &Pending, committed: &[SegmentMeta])
 }
 
 /// Whether a live row with `key` was committed after `since`, applied or not. [`Error::Undecided`] if that hangs on a
-/// prepared transaction.
+/// prepared transaction, [`Error::Pending`] if on a delete that the disk may yet refuse.
 pub(crate) fn committed_since(
     queue: &CommitQueue,
     table: &Arc<Table>,
@@ -643,15 +700,19 @@ pub(crate) fn committed_since(
     key: &[u8],
     since: u64,
 ) -> Result<bool> {
-    for prepared in &queue.prepared {
+    for prepared in queue.undecided() {
         if written(&prepared.tables, table, layout, key)?.is_some() {
             return Err(Error::Undecided { decision: prepared.decision });
         }
     }
     // Newest first. What is being applied is seen here or in the memtable: never missed, see `apply`.
     for pending in queue.pending.iter().rev().filter(|p| *p.state.lock() != PendingState::Failed) {
-        if let Some(is_row) = written(&pending.tables, table, layout, key)? {
-            return Ok(is_row);
+        match written(&pending.tables, table, layout, key)? {
+            Some(false) if *pending.state.lock() == PendingState::Waiting => {
+                return Err(Error::Pending { seq: pending.seq });
+            }
+            Some(is_row) => return Ok(is_row),
+            None => {}
         }
     }
     // Only what was applied is noted there, and the queue was asked before.

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -149,6 +149,8 @@ impl Engine {
                 next_seq: parts.next_seq,
                 pending: Default::default(),
                 prepared: parts.prepared,
+                deciding: Vec::new(),
+                rollbacks_due: Vec::new(),
                 next_decision: 0,
                 log_kept_from: Default::default(),
             }),
@@ -252,14 +254,28 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a table.
+    /// Removes a table. [`Error::Prepared`] if a prepared transaction has written to it, unless it is a temporary one.
     pub fn drop_table(&self, name: &str) -> Result<()> {
+        self.remove_table(name, false)
+    }
+
+    /// Removes a table. What prepared transactions have written to it goes, too.
+    pub fn drop_table_with_prepared(&self, name: &str) -> Result<()> {
+        self.remove_table(name, true)
+    }
+
+    fn remove_table(&self, name: &str, with_prepared: bool) -> Result<()> {
         self.check_writable()?;
         let dropped = self.table(name)?.with_parts();
         self.check_whole(&dropped[0])?;
         self.sync_log()?;
         let _alone: Vec<_> = dropped.iter().map(|t| t.maintenance.lock()).collect();
-        self.commit_manifest(&dropped.iter().map(|t| Edit::DropTable { table: t.id }).collect::<Vec<_>>())?;
+        self.leave_alone(&dropped, with_prepared)?;
+        let edits: Vec<_> = dropped.iter().map(|t| Edit::DropTable { table: t.id }).collect();
+        if let Err(error) = self.commit_manifest(&edits) {
+            dropped.iter().for_each(|table| table.dropped.store(false, Ordering::Release));
+            return Err(error);
+        }
         dropped.iter().for_each(|table| self.forget(table));
         Ok(())
     }
@@ -291,6 +307,7 @@ impl Engine {
         let mut tables = self.tables.write();
         let table = tables.by_name.get(from).cloned().ok_or_else(|| Error::NoSuchTable { name: from.into() })?;
         self.check_whole(&table)?;
+        self.check_decided(&table.with_parts())?;
         let mut renamed = vec![(table.clone(), to.to_string())];
         renamed.extend(table.indexes().iter().map(|i| (i.table.clone(), entry_table_name(to, i.def.id))));
         renamed.extend(table.tiers().iter().map(|t| (t.table.clone(), tier_table_name(to, &t.def.name))));
@@ -311,6 +328,7 @@ impl Engine {
         let _alone: Vec<_> = emptied.iter().map(|t| t.maintenance.lock()).collect();
         self.sync_log_first()?;
         let _turn = self.apply_turn.lock();
+        self.check_decided(&emptied)?;
         let flushed_seq = self.visible_seq.load(Ordering::Acquire);
         let restart = 1u64.to_le_bytes().to_vec();
         let mut edits = Vec::new();
@@ -939,6 +957,7 @@ impl Table {
             last_flush: Mutex::default(),
             pushed_until: AtomicU64::new(0),
             refused_rows: AtomicU64::new(0),
+            dropped: AtomicBool::new(false),
         }
     }
 }

@@ -73,6 +73,22 @@ pub enum Error {
         /// What to wait for.
         decision: u64,
     },
+    /// A commit on its way deletes a row that is in the way, and the disk may yet refuse it. Stays within the store.
+    #[error("a delete that is not decided is in the way")]
+    Pending {
+        /// Its sequence number.
+        seq: u64,
+    },
+    /// A prepared transaction has writes to a table whose definition, name or rows as a whole were to change, and was not
+    /// decided in time (SQL error 1205).
+    #[error(
+        "table '{table}' has rows of a prepared transaction, which was not decided within the lock wait time-out: XA RECOVER \
+         shows it; XA COMMIT or XA ROLLBACK it, then try again"
+    )]
+    Prepared {
+        /// The table's name.
+        table: String,
+    },
     /// A row lock was not to be had in time (SQL error 1205).
     #[error("lock wait time-out")]
     LockTimeout,

@@ -55,6 +55,7 @@ pub mod table;
 pub mod tier;
 pub mod time;
 pub mod txn;
+mod undecided;
 mod version;
 pub mod wal;
 mod workers;

@@ -15,19 +15,20 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::lock::LockMode;
 use crate::manifest::edit::TableId;
+use crate::prepare::Prepared;
 use crate::table::Table;
 use crate::txn::Txn;
 
 /// The locks that prepared transactions hold on their own outcome are those of a table that cannot exist.
-const DECISIONS: TableId = TableId(u32::MAX);
+pub(crate) const DECISIONS: TableId = TableId(u32::MAX);
 
 /// How long a wait for commits in the queue lasts before it looks again.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A commit that has its place in the order and is not finished yet.
 pub(crate) struct Ordered {
     pending: Arc<Pending>,
-    owner: u64,
+    prepared: Arc<Prepared>,
 }
 
 impl Txn {
@@ -90,7 +91,7 @@ impl Engine {
     /// The first half of a second phase. `None` if there is no prepared transaction with this id.
     pub(crate) fn order_prepared(&self, xid: &[u8]) -> Result<Option<Ordered>> {
         let numbered = self.number_prepared(&mut self.commit_queue.lock(), xid, FlushLog::EverySecond)?;
-        Ok(numbered.map(|(pending, prepared)| Ordered { pending, owner: prepared.owner }))
+        Ok(numbered.map(|(pending, prepared)| Ordered { pending, prepared }))
     }
 
     /// The other half.
@@ -100,7 +101,8 @@ impl Engine {
             // The coordinator has decided, so there is no way back; the next start commits it.
             self.poison(&format!("a decided commit could not be logged: {error}"));
         }
-        self.locks.release_all(ordered.owner);
+        self.commit_queue.lock().end_decision(ordered.prepared.decision, false);
+        self.locks.release_all(ordered.prepared.owner);
         finished
     }
 
@@ -126,6 +128,7 @@ impl Engine {
 
     /// Brings what the log was refused into segments, in the background.
     pub(crate) fn keep_refused(&self) {
+        self.roll_back_due();
         let refusals = self.wal.refusals();
         if refusals <= self.refusals_seen.fetch_max(refusals, Ordering::AcqRel) {
             return;

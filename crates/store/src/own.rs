@@ -114,6 +114,20 @@ impl OwnWrites {
         self.has_no_rows() && self.private.is_empty()
     }
 
+    /// Lets go of all writes: their table is gone.
+    pub fn forget(&mut self) {
+        self.forget_rows();
+        self.private.clear();
+    }
+
+    /// The same of what is in memory.
+    pub fn forget_rows(&mut self) {
+        self.map.clear();
+        self.batches.clear();
+        self.bytes = 0;
+        self.generation += 1;
+    }
+
     /// Whether nothing is in memory.
     pub fn has_no_rows(&self) -> bool {
         self.map.is_empty() && self.batches.is_empty()

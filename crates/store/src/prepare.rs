@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 
-use crate::commit::{CommitQueue, LogRecord, Pending, Resolve, TableWrites};
+use crate::commit::{CommitQueue, Deciding, LogRecord, Pending, Resolve, TableWrites};
 use crate::config::FlushLog;
 use crate::engine::{Engine, TEMPORARY_PREFIX, Tables};
 use crate::error::{Error, Result};
@@ -68,11 +68,10 @@ impl Txn {
         engine.wait_for_memory()?;
         self.join_batches();
         let _gate = engine.commit_gate.read();
-        let mut queue = engine.commit_queue.lock();
-        if queue.prepared.iter().any(|p| p.xid == xid) {
+        let (mut queue, _) = engine.lock_checked(self, Resolve::Openly)?;
+        if queue.all_prepared().any(|p| p.xid == xid) {
             return Err(Error::InvalidInput("a transaction with this XID is prepared already".into()));
         }
-        engine.check_inserts(&queue, self, Resolve::Openly)?;
         self.holds_locks = true;
         let decision = queue.next_decision;
         queue.next_decision += 1;
@@ -145,10 +144,11 @@ impl Engine {
             return Ok(false);
         };
         let finished = self.finish_logged(&pending);
-        if finished.as_ref().is_err_and(Error::is_disk_full) {
-            // Nothing of it was applied: it can be decided once there is room.
-            self.commit_queue.lock().prepared.push(prepared);
-        } else {
+        self.pause_points.pass("second phase done");
+        // If the disk was full, nothing of it was applied: it can be decided once there is room.
+        let waits_again = finished.as_ref().is_err_and(Error::is_disk_full);
+        self.commit_queue.lock().end_decision(prepared.decision, waits_again);
+        if !waits_again {
             self.locks.release_all(prepared.owner);
         }
         finished.map(|()| true)
@@ -173,19 +173,52 @@ impl Engine {
         let tables = prepared.tables.iter().map(TableWrites::share).collect();
         let record = LogRecord { lsn, mode: if segments > 0 { FlushLog::Sync } else { mode } };
         let writes = (tables, Vec::new());
-        Ok(Some((self.enqueue(queue, seq, prepared.start_lsn, writes, Some(first), Some(record)), prepared)))
+        let pending = self.enqueue(queue, seq, prepared.start_lsn, writes, Some(first), Some(record));
+        queue.deciding.push(Deciding { prepared: prepared.clone(), commit: Some(pending.clone()) });
+        Ok(Some((pending, prepared)))
     }
 
-    /// Second phase: forgets a prepared transaction. False if there is none with this id.
+    /// Second phase: forgets a prepared transaction. False if there is none with this id. It stays prepared after an error.
     pub fn rollback_prepared(&self, xid: &[u8]) -> Result<bool> {
+        self.check_writable()?;
         let _gate = self.commit_gate.read();
-        let Some(prepared) = self.take_prepared(xid) else { return Ok(false) };
-        for t in &prepared.tables {
-            t.own.read().private.iter().for_each(|p| p.segment.mark_obsolete());
-        }
+        let prepared = {
+            let mut queue = self.commit_queue.lock();
+            let Some(at) = queue.prepared.iter().position(|p| p.xid == xid) else { return Ok(false) };
+            let prepared = queue.prepared.remove(at);
+            queue.deciding.push(Deciding { prepared: prepared.clone(), commit: None });
+            prepared
+        };
+        let segments: Vec<_> = prepared.tables.iter().flat_map(|t| t.own.read().private.clone()).collect();
+        let logged = self.wal.append_parts(&[&log_record::rollback_prepared(xid)]).and_then(|lsn| {
+            // The files of its segments must not go before the record that it is gone is on disk.
+            if segments.is_empty() { self.make_durable(lsn) } else { self.wal.sync(lsn) }
+        });
+        self.commit_queue.lock().end_decision(prepared.decision, logged.is_err());
+        logged.inspect_err(|error| self.poison_unless_full(error))?;
+        segments.iter().for_each(|p| p.segment.mark_obsolete());
         self.locks.release_all(prepared.owner);
-        let lsn = self.wal.append_parts(&[&log_record::rollback_prepared(xid)])?;
-        self.make_durable(lsn).map(|()| true)
+        Ok(true)
+    }
+
+    /// Rolls a transaction back that a connection prepared and has given up. While the disk is full it stays prepared, and the
+    /// thread that flushes tries again.
+    pub(crate) fn roll_back_given_up(&self, xid: &[u8]) {
+        match self.rollback_prepared(xid) {
+            Ok(_) => {}
+            Err(error) if error.is_disk_full() => {
+                tracing::warn!(%error, "a prepared transaction is rolled back once the disk has room");
+                self.commit_queue.lock().rollbacks_due.push(xid.to_vec());
+            }
+            // It stays prepared in the log, and the coordinator is asked again after a restart.
+            Err(error) => self.poison(&format!("a prepared transaction could not be rolled back: {error}")),
+        }
+    }
+
+    /// Tries again what [`Engine::roll_back_given_up`] could not do.
+    pub(crate) fn roll_back_due(&self) {
+        let due = std::mem::take(&mut self.commit_queue.lock().rollbacks_due);
+        due.iter().for_each(|xid| self.roll_back_given_up(xid));
     }
 
     fn log_prepare(&self, xid: &[u8], tables: &[TableWrites]) -> Result<Lsn> {
@@ -225,7 +258,7 @@ impl Engine {
         let mut edits = Vec::new();
         for t in &pending.tables {
             let metas = crate::commit::number_segments(&t.own.read(), &mut seq);
-            if metas.is_empty() {
+            if metas.is_empty() || t.table.is_dropped() {
                 continue;
             }
             edits.extend(t.table.edits_for(&metas));
@@ -389,7 +422,7 @@ impl Engine {
 
     /// The oldest log position that prepared transactions need.
     pub(crate) fn prepared_start(queue: &crate::commit::CommitQueue) -> Lsn {
-        queue.prepared.iter().map(|p| p.start_lsn).min().unwrap_or(Lsn(u64::MAX))
+        queue.all_prepared().map(|p| p.start_lsn).min().unwrap_or(Lsn(u64::MAX))
     }
 
     /// Number of prepared transactions, for the status.

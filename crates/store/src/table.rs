@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -88,6 +88,8 @@ pub struct Table {
     pub(crate) last_flush: Mutex<Option<(u64, u64, f64)>>,
     /// Of a tier in a ring of bytes: buckets before this time had to go, whoever needs them.
     pub(crate) pushed_until: AtomicU64,
+    /// The manifest no longer has it, or is about to. Changed while no commit is applied.
+    pub(crate) dropped: AtomicBool,
     /// Rows that were not stored because they are behind the horizon, since the start.
     pub(crate) refused_rows: AtomicU64,
 }
@@ -275,6 +277,11 @@ impl Table {
     #[inline]
     pub(crate) fn may_be_gone(&self, time: u64) -> bool {
         self.gate.may_hide(time)
+    }
+
+    /// Whether it was dropped: commits leave it alone.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
     }
 
     /// Whether it is the same as another.

@@ -171,7 +171,7 @@ impl Engine {
 
     fn segments_of_queue(&self) -> HeldSegments {
         let queue = self.commit_queue.lock();
-        let prepared = queue.prepared.iter().flat_map(|p| &p.tables);
+        let prepared = queue.all_prepared().flat_map(|p| &p.tables);
         let mut held = HeldSegments::new();
         for t in prepared.chain(queue.pending.iter().flat_map(|p| &p.tables)) {
             let own = t.own.read();

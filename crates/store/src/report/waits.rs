@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::lock::{LockMode, WaitReported};
 use crate::manifest::edit::TableId;
+use crate::ordered::DECISIONS;
 use crate::table::Table;
 
 /// A transaction that waits for a row lock of a table.
@@ -35,8 +36,12 @@ impl Engine {
         self.locks.waits().into_iter().filter_map(|wait| self.lock_wait(wait)).collect()
     }
 
-    /// `None` for a wait that is not about a table: for the decision on a prepared transaction.
-    fn lock_wait(&self, wait: WaitReported) -> Option<LockWait> {
+    /// A wait for the decision on a prepared transaction is one for a table that it has written to.
+    fn lock_wait(&self, mut wait: WaitReported) -> Option<LockWait> {
+        if wait.table == DECISIONS {
+            wait.table = self.written_by_prepared(&wait.key)?;
+            wait.key = Arc::default();
+        }
         let locked = self.table_by_id(wait.table)?;
         let base = locked.schema().index_of.and_then(|of| self.table_by_id(TableId(of.table)));
         let index_of = |base: &Table| base.indexes().iter().position(|index| Arc::ptr_eq(&index.table, &locked));
@@ -46,6 +51,14 @@ impl Engine {
         let row = committed_row(&table, index, &wait.key).unwrap_or_default();
         let WaitReported { owner, blockers, key, mode, since, .. } = wait;
         Some(LockWait { waiting: owner, blocking: blockers, table, index, key, row, mode, waited: since.elapsed() })
+    }
+}
+
+impl Engine {
+    fn written_by_prepared(&self, decision: &[u8]) -> Option<TableId> {
+        let queue = self.commit_queue.lock();
+        let prepared = queue.all_prepared().find(|p| p.decision.to_le_bytes() == *decision)?;
+        prepared.tables.first().map(|writes| writes.table.id)
     }
 }
 

@@ -591,11 +591,8 @@ impl Txn {
 
     /// Undoes everything. The transaction can be used anew.
     pub fn rollback(&mut self) {
-        if let Some(xid) = self.prepared.take()
-            && let Err(error) = self.engine.rollback_prepared(&xid)
-        {
-            // It stays prepared in the log, and the coordinator is asked again after a restart.
-            self.engine.poison(&format!("a prepared transaction could not be rolled back: {error}"));
+        if let Some(xid) = self.prepared.take() {
+            self.engine.roll_back_given_up(&xid);
         }
         for t in &mut self.tables {
             if let Some(mut bulk) = t.bulk.take() {
