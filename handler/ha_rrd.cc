@@ -179,23 +179,44 @@ int ha_rrd::external_lock(THD *thd, int type)
   }
   if (type == F_WRLCK)
     m_asked_locking= RRD_LOCK_EXCLUSIVE;
-  /* The server shows nothing else here of an ALTER TABLE that changes the engine, or of a new trigger. */
-  const enum_sql_command command= thd->lex->sql_command;
-  if (is_tier() && command == SQLCOM_CREATE_TRIGGER)
-    return rrd_refuse_change_of_tier(m_name, "given a trigger");
-  const bool is_changed= type == F_WRLCK || command == SQLCOM_ALTER_TABLE;
-  if (is_tier() && is_changed && !rrd_restores_tier(thd, m_name))
-    return rrd_refuse_change_of_tier(m_name, type == F_WRLCK ? "written or locked" : "altered");
-  if (!is_tier() && is_alone(command, type))
+  if (is_tier())
+  {
+    if (int refused= check_use_of_tier(thd, type == F_WRLCK))
+      return refused;
+  }
+  else if (is_alone(thd->lex->sql_command, type))
+  {
     if (int failed= rrd_wait_for_prepared(thd, m_name))
       return failed;
+  }
   return enter_statement(thd);
+}
+
+/* What a statement may do to a tier: read it, or what a dump that is being restored says, which does nothing. */
+int ha_rrd::check_use_of_tier(THD *thd, bool is_written)
+{
+  const enum_sql_command command= thd->lex->sql_command;
+  if (command == SQLCOM_CREATE_TRIGGER)
+    return rrd_refuse_change_of_tier(m_name, "given a trigger");
+  /* The server shows nothing else here of an ALTER TABLE that changes the engine. */
+  const bool is_altered= command == SQLCOM_ALTER_TABLE, is_locked= command == SQLCOM_LOCK_TABLES;
+  if (!is_written && !is_altered)
+    return 0;
+  const bool is_of_dump= is_altered || is_locked || thd->slave_thread || rrd_only_inserts(thd);
+  if (!is_of_dump || !rrd_restores_tier(thd, m_name))
+    return rrd_refuse_change_of_tier(m_name, is_written ? "written or locked" : "altered");
+  if (!is_locked)
+    rrd_keep_out_of_binlog(thd);
+  return 0;
 }
 
 /* A statement under LOCK TABLES, where external_lock() came with the lock. */
 int ha_rrd::start_stmt(THD *thd, thr_lock_type type)
 {
   store_lock(thd, nullptr, type);
+  if (is_tier())
+    if (int refused= check_use_of_tier(thd, type >= TL_FIRST_WRITE))
+      return refused;
   return enter_statement(thd);
 }
 

@@ -156,6 +156,7 @@ private:
   int step(bool backward, uchar *record);
   int open_store(const char *name);
   int enter_statement(THD *thd);
+  int check_use_of_tier(THD *thd, bool is_written);
   void fill_statistics(const RrdTableStats &found, uint what);
 
   std::unique_ptr<RrdTable, Rrd_table_closer> m_table;

@@ -11,6 +11,7 @@
 #include "engine.h"
 #include "errors.h"
 #include "replication.h"
+#include "tiers.h"
 
 /* Fewer rows than this are not worth the sorting. */
 static const ha_rows smallest_bulk= 16;
@@ -257,6 +258,8 @@ static bool is_changed(const TABLE *table)
 
 int ha_rrd::update_row(const uchar *old_record, const uchar *new_record)
 {
+  if (is_tier())
+    return rrd_refuse_change_of_tier(m_name, "written or locked");
   if (m_is_behind_horizon)
   {
     /* The old row is gone; the new one may have a later time. */
@@ -284,6 +287,8 @@ int ha_rrd::update_row(const uchar *old_record, const uchar *new_record)
 
 int ha_rrd::delete_row(const uchar *record)
 {
+  if (is_tier())
+    return rrd_refuse_change_of_tier(m_name, "written or locked");
   if (m_is_behind_horizon)
   {
     m_is_behind_horizon= false;

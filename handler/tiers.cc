@@ -7,7 +7,7 @@
 
   A dump contains tiers like all tables. That it can be restored, DROP TABLE IF EXISTS of a tier and
   CREATE TABLE .. ENGINE=RRD_TIER are taken for parts of one: they do nothing, nor do INSERTs into the tier in that session;
-  its rows come from the table's.
+  its rows come from the table's. None of these statements is in the binary log: replicas have the tiers of their own tables.
 */
 #include "tiers.h"
 
@@ -28,10 +28,13 @@ handlerton *rrd_tier_hton;
 /* How the server writes '$' in the name of a file. */
 static const char dollar[]= "@0024";
 
-/* Tiers that a session has begun to restore: those that it dropped, and those that it created after that. */
-struct Restored_tiers
+/* What a session does with tiers. */
+struct Tier_session
 {
-  std::set<std::string> dropped, created;
+  /* Tiers that it has created again, as a dump does: it may write to them, to no effect. */
+  std::set<std::string> created;
+  /* The statement under way is kept out of the binary log. */
+  bool is_kept_out_of_binlog= false;
 };
 
 struct Tier
@@ -102,27 +105,48 @@ int rrd_refuse_change_of_tier(const std::string &tier, const char *what)
   return HA_ERR_TABLE_READONLY;
 }
 
-static Restored_tiers *restored(THD *thd, bool make)
+static Tier_session *tier_session(THD *thd, bool make)
 {
-  Restored_tiers *tiers= static_cast<Restored_tiers *>(thd_get_ha_data(thd, rrd_tier_hton));
-  if (!tiers && make)
+  Tier_session *session= static_cast<Tier_session *>(thd_get_ha_data(thd, rrd_tier_hton));
+  if (!session && make)
   {
-    tiers= new Restored_tiers;
-    thd_set_ha_data(thd, rrd_tier_hton, tiers);
+    session= new Tier_session;
+    thd_set_ha_data(thd, rrd_tier_hton, session);
   }
-  return tiers;
+  return session;
 }
 
-/* A replica only gets rows of a tier from a dump that was restored on its primary. */
+/* A replica only gets rows of a tier from a dump that was restored on a primary of an older version. */
 bool rrd_restores_tier(THD *thd, const std::string &tier)
 {
-  const Restored_tiers *tiers= restored(thd, false);
-  return thd->slave_thread || (tiers && tiers->created.count(tier));
+  const Tier_session *session= tier_session(thd, false);
+  return thd->slave_thread || (session && session->created.count(tier));
+}
+
+void rrd_keep_out_of_binlog(THD *thd)
+{
+  /* A statement of a function or trigger is logged with the one that called it. */
+  if (thd->slave_thread || thd->in_sub_stmt || !(thd->variables.option_bits & OPTION_BIN_LOG))
+    return;
+  /* The end of the statement, which the server tells to engines that take part, takes this back. */
+  trans_register_ha(thd, false, rrd_tier_hton, 0);
+  tier_session(thd, true)->is_kept_out_of_binlog= true;
+  thd->variables.option_bits&= ~OPTION_BIN_LOG;
+}
+
+static int end_statement(handlerton *, THD *thd, bool)
+{
+  Tier_session *session= tier_session(thd, false);
+  if (session && session->is_kept_out_of_binlog)
+    thd->variables.option_bits|= OPTION_BIN_LOG;
+  if (session)
+    session->is_kept_out_of_binlog= false;
+  return 0;
 }
 
 static int forget_session(handlerton *hton, THD *thd)
 {
-  delete restored(thd, false);
+  delete tier_session(thd, false);
   thd_set_ha_data(thd, hton, nullptr);
   return 0;
 }
@@ -159,10 +183,20 @@ int rrd_create_tier_again(THD *thd, const std::string &tier, const TABLE *form)
   free_table_share(&share);
   if (!is_same)
     return failed ? failed : rrd_refuse_change_of_tier(tier, "made with other columns");
-  Restored_tiers *tiers= restored(thd, true);
-  tiers->dropped.erase(tier);
-  tiers->created.insert(tier);
+  tier_session(thd, true)->created.insert(tier);
+  rrd_keep_out_of_binlog(thd);
   return 0;
+}
+
+static bool are_all_tiers(const TABLE_LIST *tables)
+{
+  for (; tables; tables= tables->next_local)
+  {
+    const std::string tier= tier_of_name(encoded(tables->db.str) + FN_LIBCHAR + encoded(tables->table_name.str));
+    if (tier.empty() || !rrd_tier_exists(rrd_engine, rrd_text(tier)))
+      return false;
+  }
+  return true;
 }
 
 /* DROP TABLE of a tier: the beginning of a restored dump, or a mistake. */
@@ -180,22 +214,15 @@ static int drop_tier(handlerton *, const char *path)
   push_warning_printf(thd, Sql_condition::WARN_LEVEL_NOTE, ER_OPEN_AS_READONLY,
                       "ENGINE=RRD: '%s' is a tier and stays as long as its table has it",
                       shown_tier(tier).c_str());
-  restored(thd, true)->dropped.insert(tier);
+  if (are_all_tiers(thd->lex->query_tables))
+    rrd_keep_out_of_binlog(thd);
   return 0;
 }
 
-/* A CREATE TABLE of a dump is to find nothing in its way, whether it dropped the tier first or not. */
+/* A CREATE TABLE of a dump is to find nothing in its way. */
 static bool is_being_created(THD *thd)
 {
-  return thd->lex->sql_command == SQLCOM_CREATE_TABLE && thd->lex->create_info.db_type == rrd_tier_hton;
-}
-
-static bool is_dropped(THD *thd, const std::string &tier)
-{
-  if (thd && is_being_created(thd))
-    return true;
-  const Restored_tiers *tiers= thd ? restored(thd, false) : nullptr;
-  return tiers && tiers->dropped.count(tier);
+  return thd && thd->lex->sql_command == SQLCOM_CREATE_TABLE && thd->lex->create_info.db_type == rrd_tier_hton;
 }
 
 static void take_text(void *context, const char *text, size_t length)
@@ -221,7 +248,7 @@ static int discover_at(THD *thd, TABLE_SHARE *share, const std::string &tier)
 static int discover_tier(handlerton *, THD *thd, TABLE_SHARE *share)
 {
   const std::string tier= rrd_tier_name(share->normalized_path.str);
-  if (tier.empty() || !rrd_engine || is_dropped(thd, tier))
+  if (tier.empty() || !rrd_engine || is_being_created(thd))
     return HA_ERR_NO_SUCH_TABLE;
   return discover_at(thd, share, tier);
 }
@@ -245,7 +272,7 @@ static int discover_existence(handlerton *, const char *db, const char *table)
   if (!rrd_engine || !strchr(table, '$'))
     return 0;
   const std::string tier= tier_of_name(encoded(db) + FN_LIBCHAR + encoded(table));
-  return !tier.empty() && rrd_tier_exists(rrd_engine, rrd_text(tier)) && !is_dropped(current_thd, tier);
+  return !tier.empty() && rrd_tier_exists(rrd_engine, rrd_text(tier)) && !is_being_created(current_thd);
 }
 
 static handler *create_handler(handlerton *hton, TABLE_SHARE *share, MEM_ROOT *memory)
@@ -263,6 +290,8 @@ int rrd_start_tiers(void *plugin)
   hton->discover_table= discover_tier;
   hton->discover_table_names= discover_names;
   hton->discover_table_existence= discover_existence;
+  hton->commit= end_statement;
+  hton->rollback= end_statement;
   hton->close_connection= forget_session;
   hton->create_group_by= rrd_create_group_by;
   hton->tablefile_extensions= no_extensions;

@@ -26,6 +26,9 @@ int rrd_refuse_change_of_tier(const std::string &tier, const char *what);
 
 /* A dump that is being restored makes its tables anew and fills them: for a tier that is right as it is. */
 bool rrd_restores_tier(THD *thd, const std::string &tier);
+
+/* The statement under way changes nothing but a tier, and so nothing. */
+void rrd_keep_out_of_binlog(THD *thd);
 int rrd_create_tier_again(THD *thd, const std::string &tier, const TABLE *form);
 
 /* Whether the tiers that a definition asks for can be those of a table; reports why not. */
