@@ -8,6 +8,7 @@
 
 #include "engine.h"
 #include "errors.h"
+#include "losses.h"
 #include "sysvars.h"
 
 #include "log.h"
@@ -26,7 +27,7 @@ void rrd_local_time(void *connection, int64_t seconds, RrdLocalTime *out)
 }
 
 /* True when COMMIT comes later than the end of the statement. */
-static bool is_multi_statement(THD *thd)
+bool rrd_is_multi_statement(THD *thd)
 {
   return thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN) != 0;
 }
@@ -38,7 +39,7 @@ static RrdIsolation isolation(THD *thd)
 
 bool rrd_locks_plain_reads(THD *thd)
 {
-  return thd_tx_isolation(thd) == ISO_SERIALIZABLE && is_multi_statement(thd);
+  return thd_tx_isolation(thd) == ISO_SERIALIZABLE && rrd_is_multi_statement(thd);
 }
 
 Rrd_connection *Rrd_connection::find(THD *thd)
@@ -71,7 +72,7 @@ Rrd_connection::~Rrd_connection() { rrd_session_close(m_session); }
 int Rrd_connection::begin_statement(THD *thd)
 {
   trans_register_ha(thd, false, rrd_hton, 0);
-  if (is_multi_statement(thd))
+  if (rrd_is_multi_statement(thd))
     trans_register_ha(thd, true, rrd_hton, 0);
   return m_in_statement ? 0 : begin_store_statement(thd);
 }
@@ -86,7 +87,7 @@ int Rrd_connection::begin_store_statement(THD *thd)
     status= rrd_session_wait_ordered(m_session, &error);
   if (status == RRD_OK)
     status= rrd_session_begin_statement(m_session, isolation(thd), timeout_ms, &error);
-  if (status == RRD_OK && is_multi_statement(thd))
+  if (status == RRD_OK && rrd_is_multi_statement(thd))
   {
     status= rrd_session_savepoint(m_session, &m_statement_mark, &error);
     m_has_mark= status == RRD_OK;
@@ -240,7 +241,7 @@ int Rrd_connection::reserve(THD *thd)
 
 int Rrd_connection::prepare(THD *thd, bool all)
 {
-  if (!all && is_multi_statement(thd))
+  if (!all && rrd_is_multi_statement(thd))
     return forget_statement();
   const Packed_xid xid(thd);
   m_in_statement= m_has_mark= false;
@@ -252,18 +253,21 @@ int Rrd_connection::commit(THD *thd, bool all)
 {
   if (int error= all ? 0 : forgotten_kill(thd))
     return error;
-  if (!all && is_multi_statement(thd))
+  if (!all && rrd_is_multi_statement(thd))
     return forget_statement();
   m_in_statement= m_has_mark= false;
   RrdError error;
-  return rrd_session_commit(m_session, &error) == RRD_OK ? 0 : refused(error);
+  if (rrd_session_commit(m_session, &error) != RRD_OK)
+    return refused(error);
+  rrd_warn_losses(thd, m_session);
+  return 0;
 }
 
 int Rrd_connection::rollback(THD *thd, bool all)
 {
   RrdError error;
   int status;
-  if (!all && is_multi_statement(thd))
+  if (!all && rrd_is_multi_statement(thd))
   {
     status= m_has_mark ? rrd_session_rollback_to(m_session, m_statement_mark, &error) : RRD_OK;
     forget_statement();

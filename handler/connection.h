@@ -64,6 +64,9 @@ void rrd_local_time(void *connection, int64_t seconds, RrdLocalTime *out);
 /* Whether plain SELECTs lock what they read: SERIALIZABLE, but for single statements, which a snapshot serves. */
 bool rrd_locks_plain_reads(THD *thd);
 
+/* Whether the statement is one of a transaction of several. */
+bool rrd_is_multi_statement(THD *thd);
+
 /* Bytes of an XID as the store knows it. */
 static const size_t rrd_packed_xid_max= 24 + MYSQL_XIDDATASIZE;
 

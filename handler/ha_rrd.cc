@@ -9,6 +9,7 @@
 #include "definition.h"
 #include "engine.h"
 #include "errors.h"
+#include "losses.h"
 #include "replication.h"
 #include "tiers.h"
 
@@ -93,7 +94,7 @@ int ha_rrd::reset()
   if (m_is_bulk)
     end_bulk_insert();
   if (m_has_many_rows || m_has_moved_rows)
-    rrd_session_take_refused_rows(session());
+    rrd_forget_losses(session());
   m_has_many_rows= m_has_moved_rows= false;
   m_ignores_duplicates= m_replaces_duplicates= m_updates_duplicates= false;
   m_deletes_times= false;

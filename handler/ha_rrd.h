@@ -141,8 +141,7 @@ private:
   int wait_for_missing_row(bool *is_over);
   int lock_checked_key(const uchar *image, uint bytes, enum ha_rkey_function flag);
   int seek_after_earlier_workers(uchar *record, int failed);
-  void note_rows(const char *format, uint64_t rows);
-  void note_refused_rows();
+  void warn_refused_rows();
   int duplicate(int status);
   int duplicate_of_new(int status, uchar *record, bool is_found_late);
   RrdInsert insert_mode() const;

@@ -13,6 +13,7 @@
 #include "definition.h"
 #include "engine.h"
 #include "errors.h"
+#include "losses.h"
 #include "options.h"
 #include "tiers.h"
 
@@ -210,11 +211,12 @@ bool ha_rrd::commit_inplace_alter_table(TABLE *, Alter_inplace_info *info, bool 
   for (inplace_alter_handler_ctx **ctx= info->group_commit_ctx ? info->group_commit_ctx : alone; *ctx; ctx++)
     alters.push_back(static_cast<Rrd_alter_ctx *>(*ctx)->alter());
   info->group_commit_ctx= nullptr;
-  uint64_t fallen= 0;
-  if (rrd_alter_commit(alters.data(), alters.size(), &fallen, &m_error) == RRD_OK)
+  uint64_t gone= 0;
+  bool is_all= false;
+  if (rrd_alter_commit(alters.data(), alters.size(), &gone, &is_all, &m_error) == RRD_OK)
   {
-    if (fallen)
-      note_rows("%llu rows of table '%s' fell behind the horizon: they are gone", fallen);
+    if (gone)
+      rrd_warn_rows_gone(ha_thd(), table_share->table_name.str, "", gone, is_all);
     return false;
   }
   print_error(rrd_ha_error(m_error.status), MYF(0));

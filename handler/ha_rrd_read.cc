@@ -100,7 +100,7 @@ int ha_rrd::rnd_init(bool scan)
 int ha_rrd::rnd_end()
 {
   if (m_has_moved_rows)
-    note_refused_rows();
+    warn_refused_rows();
   rrd_scan_close(store());
   return 0;
 }
@@ -209,7 +209,7 @@ int ha_rrd::index_init(uint index, bool)
 int ha_rrd::index_end()
 {
   if (m_has_moved_rows)
-    note_refused_rows();
+    warn_refused_rows();
   active_index= MAX_KEY;
   m_range_end= nullptr;
   rrd_scan_close(store());

@@ -10,6 +10,7 @@
 #include "definition.h"
 #include "engine.h"
 #include "errors.h"
+#include "losses.h"
 #include "replication.h"
 #include "tiers.h"
 
@@ -41,22 +42,12 @@ int ha_rrd::extra(enum ha_extra_function operation)
   return 0;
 }
 
-/* The server's number for a row that INSERT IGNORE leaves out because no partition takes it: the nearest that there is. */
-void ha_rrd::note_rows(const char *format, uint64_t rows)
-{
-  char text[MYSQL_ERRMSG_SIZE];
-  my_snprintf(text, sizeof(text), format, (ulonglong) rows, table_share->table_name.str);
-  push_warning_printf(ha_thd(), Sql_condition::WARN_LEVEL_NOTE, ER_NO_PARTITION_FOR_GIVEN_VALUE, "ENGINE=RRD: %s", text);
-}
-
-void ha_rrd::note_refused_rows()
+/* Tells what the statement was refused, within a transaction; else the commit does it. */
+void ha_rrd::warn_refused_rows()
 {
   m_has_moved_rows= false;
-  const uint64_t rows= rrd_session_take_refused_rows(session());
-  if (rows == 1)
-    note_rows("%llu row is behind the horizon of table '%s' and was not stored", rows);
-  else if (rows)
-    note_rows("%llu rows are behind the horizon of table '%s' and were not stored", rows);
+  if (rrd_is_multi_statement(ha_thd()))
+    rrd_warn_losses(ha_thd(), session());
 }
 
 void ha_rrd::start_bulk_insert(ha_rows rows, uint)
@@ -83,7 +74,7 @@ int ha_rrd::end_bulk_insert()
 {
   const bool had_rows= m_has_many_rows;
   m_has_many_rows= false;
-  note_refused_rows();
+  warn_refused_rows();
   int failed= 0;
   if (m_is_bulk)
   {
@@ -227,7 +218,7 @@ int ha_rrd::write_row(const uchar *record)
     if (is_counted && m_increment > 1 && (ulonglong) table->next_number_field->val_int() >= m_counted_to)
       raise_auto_increment(table->next_number_field);
     if (!m_has_many_rows)
-      note_refused_rows();
+      warn_refused_rows();
     return written(status);
   }
   if (status != RRD_DUPLICATE)

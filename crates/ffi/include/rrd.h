@@ -327,6 +327,10 @@ typedef struct RrdLocalTime {
 // Says what a second since 1970 is in the time zone of this connection.
 typedef void (*RrdLocalTimeFn)(void *connection, int64_t seconds, struct RrdLocalTime *out);
 
+// Is told the name of a table (as the engine has it: "database/table"), the options of its ring, how many rows were not stored,
+// and whether these are all that were written.
+typedef void (*RrdLossFn)(void *context, struct RrdText table, struct RrdText ring, uint64_t rows, bool is_all);
+
 // How a transaction reads.
 typedef uint32_t RrdIsolation;
 
@@ -908,11 +912,15 @@ int32_t rrd_session_open(const struct RrdEngine *engine,
 // `session` is null or valid.
 uint64_t rrd_session_id(struct RrdSession *session);
 
-// How many rows were not stored, because they are behind the horizon of their table, since this was last asked.
+// Calls `take` for each table of which rows were not stored, because they are older than its horizon, since this was last
+// asked: rows that statements were refused, and after a commit those that it did not store.
 //
 // # Safety
-// `session` is null or valid.
-uint64_t rrd_session_take_refused_rows(struct RrdSession *session);
+// `session` is null or valid; `take` may be called with `context`.
+int32_t rrd_session_take_losses(struct RrdSession *session,
+                                RrdLossFn take,
+                                void *context,
+                                struct RrdError *error);
 
 // Rolls back what is open and frees the handle.
 //
@@ -1403,13 +1411,14 @@ int32_t rrd_alter_duplicate(const struct RrdAlter *alter,
                             struct RrdError *error);
 
 // Makes changes visible and durable, all of them or none. They must be closed nevertheless. `fallen` becomes the number of
-// rows that are behind the horizon because of it.
+// rows that are gone because of it, `is_all` says whether none is left.
 //
 // # Safety
 // `alters` points to `count` valid changes; other pointers are null or valid.
 int32_t rrd_alter_commit(struct RrdAlter *const *alters,
                          size_t count,
                          uint64_t *fallen,
+                         bool *is_all,
                          struct RrdError *error);
 
 // Frees a change; one that was not committed leaves nothing behind.

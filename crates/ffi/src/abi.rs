@@ -473,6 +473,11 @@ const _: () = {
 };
 
 impl RrdText {
+    /// Points to a text that outlives it.
+    pub fn of(text: &str) -> RrdText {
+        RrdText { data: text.as_ptr().cast(), length: text.len() }
+    }
+
     /// The bytes; `None` for "none".
     ///
     /// # Safety

@@ -33,6 +33,17 @@ pub struct Alter {
     /// The row whose value occurs twice, in the new schema.
     duplicate: Vec<u8>,
     tiers: Option<TierChanges>,
+    /// Rows that were there before something was built in a ring of bytes.
+    rows_before: Option<u64>,
+}
+
+/// Rows that are gone because of a change.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FallenRows {
+    /// How many.
+    pub rows: u64,
+    /// Whether none is left.
+    pub is_all: bool,
 }
 
 /// What the server says beside the new definition.
@@ -72,6 +83,7 @@ impl Alter {
             built: Vec::new(),
             duplicate: Vec::new(),
             tiers: None,
+            rows_before: None,
         })
     }
 
@@ -92,6 +104,9 @@ impl Alter {
 
     /// Builds the new indexes and tiers; `progress(done, total)` returns false to stop.
     pub fn build(&mut self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Outcome<()> {
+        if self.table.schema().ring.max_bytes.is_some() {
+            self.rows_before = Some(self.engine.rows_there(&self.table)?);
+        }
         let rows = self.table.stats().rows;
         let total = rows * self.builds() as u64;
         let mut done = 0;
@@ -142,12 +157,21 @@ impl Alter {
         self.definition.default_record.len()
     }
 
-    /// Makes changes of several tables (the partitions of one) visible and durable, all or none. Returns how many rows
-    /// are behind the horizon because of it.
-    pub fn commit(alters: Vec<Alter>) -> Outcome<u64> {
-        let Some(engine) = alters.first().map(|alter| alter.engine.clone()) else { return Ok(0) };
-        let rings: Vec<_> =
-            alters.iter().filter(|a| a.table.schema().ring != a.schema.ring).map(|a| a.table.clone()).collect();
+    /// Makes changes of several tables (the partitions of one) visible and durable, all or none. Returns which rows are gone
+    /// because of it.
+    pub fn commit(alters: Vec<Alter>) -> Outcome<FallenRows> {
+        let Some(engine) = alters.first().map(|alter| alter.engine.clone()) else { return Ok(FallenRows::default()) };
+        let has_new_rule = |a: &Alter| a.table.schema().ring != a.schema.ring;
+        // What is built in a ring of bytes takes the place of rows.
+        let may_lose = |a: &&Alter| has_new_rule(a) || a.rows_before.is_some();
+        let counted: Vec<_> = alters.iter().filter(may_lose).map(|a| (a.table.clone(), has_new_rule(a))).collect();
+        let mut before = 0;
+        for alter in alters.iter().filter(may_lose) {
+            before += match alter.rows_before {
+                Some(rows) => rows,
+                None => engine.rows_there(&alter.table)?,
+            };
+        }
         let counters: Vec<_> = alters.iter().map(|a| (a.table.clone(), a.auto_increment)).collect();
         let change = |alter: Alter| Alteration {
             table: alter.table,
@@ -160,12 +184,16 @@ impl Alter {
         for (table, next) in counters.iter().filter(|(_, next)| *next > 0) {
             engine.set_auto_increment(table, *next)?;
         }
-        let mut fallen = 0;
-        for table in &rings {
-            fallen += engine.settle_ring(table, true)?;
+        for (table, _) in counted.iter().filter(|(_, is_new_rule)| *is_new_rule) {
+            engine.settle_ring(table, true)?;
         }
-        Ok(fallen)
+        let left = rows_of(&engine, &counted)?;
+        Ok(FallenRows { rows: before.saturating_sub(left), is_all: left == 0 })
     }
+}
+
+fn rows_of(engine: &Engine, tables: &[(Arc<Table>, bool)]) -> Outcome<u64> {
+    tables.iter().try_fold(0, |rows, (table, _)| Ok(rows + engine.rows_there(table)?))
 }
 
 fn needs_copy(reason: impl Into<String>) -> Failure {

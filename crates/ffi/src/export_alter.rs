@@ -92,7 +92,7 @@ pub unsafe extern "C" fn rrd_alter_duplicate(alter: *const RrdAlter, record: *mu
 }
 
 /// Makes changes visible and durable, all of them or none. They must be closed nevertheless. `fallen` becomes the number of
-/// rows that are behind the horizon because of it.
+/// rows that are gone because of it, `is_all` says whether none is left.
 ///
 /// # Safety
 /// `alters` points to `count` valid changes; other pointers are null or valid.
@@ -101,6 +101,7 @@ pub unsafe extern "C" fn rrd_alter_commit(
     alters: *const *mut RrdAlter,
     count: usize,
     fallen: *mut u64,
+    is_all: *mut bool,
     error: *mut RrdError,
 ) -> i32 {
     // SAFETY: promised by the caller.
@@ -111,7 +112,8 @@ pub unsafe extern "C" fn rrd_alter_commit(
                 let change = get_mut(alter)?.alter.take();
                 changes.push(change.ok_or_else(|| Failure::internal("internal error: an ALTER is committed twice"))?);
             }
-            *get_mut(fallen)? = Alter::commit(changes)?;
+            let gone = Alter::commit(changes)?;
+            (*get_mut(fallen)?, *get_mut(is_all)?) = (gone.rows, gone.is_all);
             Ok(())
         })
     }

@@ -11,6 +11,11 @@ use crate::export_table::RrdTable;
 use crate::guard::{get, get_mut, guard, guard_close};
 use crate::session::{Connection, Session};
 
+/// Is told the name of a table (as the engine has it: "database/table"), the options of its ring, how many rows were not stored,
+/// and whether these are all that were written.
+pub type RrdLossFn =
+    Option<unsafe extern "C" fn(context: *mut c_void, table: RrdText, ring: RrdText, rows: u64, is_all: bool)>;
+
 /// A connection's work.
 pub struct RrdSession {
     pub(crate) session: Session,
@@ -60,21 +65,29 @@ pub unsafe extern "C" fn rrd_session_id(session: *mut RrdSession) -> u64 {
     id
 }
 
-/// How many rows were not stored, because they are behind the horizon of their table, since this was last asked.
+/// Calls `take` for each table of which rows were not stored, because they are older than its horizon, since this was last
+/// asked: rows that statements were refused, and after a commit those that it did not store.
 ///
 /// # Safety
-/// `session` is null or valid.
+/// `session` is null or valid; `take` may be called with `context`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_session_take_refused_rows(session: *mut RrdSession) -> u64 {
-    let mut rows = 0;
+pub unsafe extern "C" fn rrd_session_take_losses(
+    session: *mut RrdSession,
+    take: RrdLossFn,
+    context: *mut c_void,
+    error: *mut RrdError,
+) -> i32 {
     // SAFETY: promised by the caller.
-    let _ = unsafe {
-        guard(std::ptr::null_mut(), || {
-            rows = get_mut(session)?.session.txn().take_refused_rows();
+    unsafe {
+        guard(error, || {
+            for loss in get_mut(session)?.session.txn().take_losses() {
+                if let Some(take) = take {
+                    take(context, RrdText::of(&loss.table), RrdText::of(&loss.ring), loss.rows, loss.is_all);
+                }
+            }
             Ok(())
         })
-    };
-    rows
+    }
 }
 
 /// Rolls back what is open and frees the handle.

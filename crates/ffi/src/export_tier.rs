@@ -14,10 +14,6 @@ use crate::tier_definition::{create_statement, split_name};
 /// Is told the name of a table (as the engine has it: "database/table") and of one of its tiers.
 pub type RrdTierFn = Option<unsafe extern "C" fn(context: *mut c_void, table: RrdText, tier: RrdText)>;
 
-fn text(of: &str) -> RrdText {
-    RrdText { data: of.as_ptr().cast(), length: of.len() }
-}
-
 /// Calls `tier` for each tier of the table `name`, or if that ends with a slash, of all tables of that database.
 ///
 /// # Safety
@@ -70,7 +66,7 @@ unsafe fn tell(schema: &Schema, name: &str, tier: RrdTierFn, context: *mut c_voi
     for def in &schema.tiers {
         if let Some(tier) = tier {
             // SAFETY: promised by the callers.
-            unsafe { tier(context, text(name), text(&def.name)) };
+            unsafe { tier(context, RrdText::of(name), RrdText::of(&def.name)) };
         }
     }
 }

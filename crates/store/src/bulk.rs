@@ -55,6 +55,8 @@ pub struct Written {
     pub entries: Vec<Vec<PrivateSegment>>,
     /// Rows before this time were left out: those behind them fill the ring.
     pub passed: Option<u64>,
+    /// How many rows that were.
+    pub left_out: u64,
     /// The newest rows, of the table and of each index; nothing if the worker need not know.
     pub newness: Vec<Newness>,
     /// Some row that was not looked up may exist already.

@@ -226,9 +226,16 @@ impl Txn {
     /// Commits; when it returns the work is as durable as `rrd_flush_log_at_trx_commit` says. After an error the
     /// transaction is rolled back, unless it is [`Error::Undecided`].
     pub fn commit(&mut self) -> Result<()> {
+        self.watch();
         let result = self.commit_writes();
-        if !matches!(result, Err(Error::Undecided { .. })) {
-            self.reset();
+        if matches!(result, Err(Error::Undecided { .. })) {
+            self.unwatch();
+            return result;
+        }
+        let watched = self.unwatch();
+        self.reset();
+        if result.is_ok() {
+            self.note_losses(watched);
         }
         result
     }
@@ -502,7 +509,9 @@ impl Engine {
                     // Brought back by a restart: which of its rows are new is not known.
                     change.is_unknown();
                 }
-                rings.push((&t.table, change));
+                self.note_too_old(t, &mut change, &own);
+                let segments: Vec<_> = own.private.iter().map(|p| p.segment.clone()).collect();
+                rings.push((t, change, segments));
             }
             let map = std::mem::take(&mut own.map);
             let batches = std::mem::take(&mut own.batches);
@@ -556,8 +565,11 @@ impl Engine {
             dropped.table.ring.lock().forget();
             self.workers.ask_merge(dropped.table.id);
         }
-        for (table, change) in rings {
-            if let Err(error) = self.turn_ring(table, pending.seq, &change, &snapshots) {
+        for (writes, change, segments) in rings {
+            let table = &writes.table;
+            let turned = self.turn_ring(table, pending.seq, &change, &snapshots);
+            self.note_lost(writes, &change, segments);
+            if let Err(error) = turned {
                 // Damage, most likely: the commit stands, the ring is counted anew with the next one.
                 tracing::error!(table = table.name(), %error, "could not make room in the ring");
                 table.ring.lock().forget();

@@ -16,6 +16,7 @@ use crate::cursor::Direction;
 use crate::group::OWN_SEQ;
 use crate::live::LiveSegment;
 use crate::memtable::{Key, RowCollector};
+use crate::ring::LostRows;
 use crate::row::RowLayout;
 
 /// What an insert does when its key exists; also what becomes of it when another transaction was faster.
@@ -93,6 +94,10 @@ pub struct OwnWrites {
     pub private: Vec<PrivateSegment>,
     /// Set when a bulk statement wrote more than `MAX_BYTES`: what is older than this time was left out.
     pub passed: Option<u64>,
+    /// How many rows that were.
+    pub left_out: u64,
+    /// Rows that were too old once the commit was applied.
+    pub lost: LostRows,
     /// Changes with every write: cursors notice and look again.
     pub generation: u64,
     /// Set when a cursor reads it: from then on `recent` is kept.

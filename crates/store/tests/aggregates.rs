@@ -105,7 +105,7 @@ fn write(random: &mut Random, txn: &mut Txn, table: &Arc<Table>, now: &mut u64) 
             txn.insert(table, &row, OnDuplicate::Fail).expect("an insert");
         }
     }
-    txn.take_refused_rows();
+    txn.take_losses();
 }
 
 /// A bulk statement of new rows.

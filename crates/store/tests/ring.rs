@@ -162,7 +162,7 @@ fn put(txn: &mut Txn, engine: &Arc<Engine>, model: &mut Model, key: (u64, u64), 
             }
         }
     }
-    assert_eq!(txn.take_refused_rows(), u64::from(refused), "{key:?}");
+    assert_eq!(txn.take_losses().iter().map(|loss| loss.rows).sum::<u64>(), u64::from(refused), "{key:?}");
     if !refused {
         model.rows.insert(key, v);
     }

@@ -539,6 +539,9 @@ impl Engine {
                 written.passed = written.passed.max(rows.time_of_newest(layout, fitting));
             }
             if let Some(left) = written.passed.and_then(|time| rows.since(layout, time)) {
+                if part.is_same(table) {
+                    written.left_out += (rows.len() - left.len()) as u64;
+                }
                 *rows = left;
             }
         }
@@ -550,7 +553,10 @@ impl Engine {
             && let Some(end) = written.rows.iter().map(|p| p.segment.meta().max_time).min()
         {
             let leave = |segments: &mut Vec<PrivateSegment>| segments.retain(|p| p.segment.meta().max_time > end);
+            let rows_of = |segments: &[PrivateSegment]| segments.iter().map(|p| p.segment.meta().rows).sum::<u64>();
+            let before = rows_of(&written.rows);
             leave(&mut written.rows);
+            written.left_out += before - rows_of(&written.rows);
             for (index, entries) in table.indexes().iter().zip(&mut written.entries) {
                 if index.table.schema().time.is_some() {
                     leave(entries);

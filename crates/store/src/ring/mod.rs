@@ -11,6 +11,7 @@ mod bytes;
 mod durable;
 mod expire;
 mod floors;
+mod lost;
 mod rows;
 mod series;
 
@@ -42,6 +43,7 @@ pub(crate) use bytes::{WRITE_TRIES, too_small};
 pub(crate) use durable::{
     FLOORS_PROPERTY, HORIZON_PROPERTY, decode_floors, encode_floors, floors_edit, floors_of_writes, restore,
 };
+pub use lost::LostRows;
 use rows::count_rows;
 use series::SeriesState;
 
@@ -131,6 +133,10 @@ pub(crate) struct RingChange {
     /// Smallest time in them.
     private_from: u64,
     newest: Option<u64>,
+    /// Oldest time of a row in memory.
+    oldest: Option<u64>,
+    /// Rows in memory that are too old beside the newest time; see `note_too_old`.
+    too_old: u64,
     /// See `OwnWrites::passed`.
     passed: Option<u64>,
 }
@@ -152,11 +158,13 @@ impl RingChange {
         let time_of = |key: &[u8]| layout.time_of_key(key).unwrap_or(0);
         let metas = || own.private.iter().map(|p| p.segment.meta());
         let mut newest = metas().map(|m| m.max_time).max();
+        let mut oldest = u64::MAX;
         let mut rows = Vec::new();
         let mut note = |key: &[u8], is_row: bool, was_absent: bool| {
             let time = time_of(key);
             if is_row {
                 newest = newest.max(Some(time));
+                oldest = oldest.min(time);
             }
             if counts && is_row == was_absent {
                 rows.push((Position { time, key: Key::from_slice(key) }, is_row));
@@ -171,6 +179,7 @@ impl RingChange {
         for OwnBatch { rows: batch, .. } in own.batches.iter().filter(|_| !of_series) {
             if let Some((first, last)) = batch.times(layout) {
                 newest = newest.max(Some(last));
+                oldest = oldest.min(first);
                 batches.extend(counts.then(|| (batch.clone(), first)));
             }
         }
@@ -182,6 +191,8 @@ impl RingChange {
             private_rows: is_plain.then(|| metas().map(|m| m.rows).sum()),
             private_from: metas().map(|m| m.min_time).min().unwrap_or(u64::MAX),
             newest: newest.filter(|_| has_time),
+            oldest: (oldest != u64::MAX).then_some(oldest),
+            too_old: 0,
             passed: own.passed,
         })
     }
@@ -314,13 +325,11 @@ impl Engine {
     }
 
     /// Moves the horizon of a table to where its ring says, by a commit without rows: after an ALTER TABLE, at the
-    /// start, when the clock moves on. Returns how many rows fell behind it, if that is asked for.
-    pub fn settle_ring(&self, table: &Arc<Table>, is_counted: bool) -> Result<u64> {
+    /// start, when the clock moves on. With `is_new_rule` the manifest has it then.
+    pub fn settle_ring(&self, table: &Arc<Table>, is_new_rule: bool) -> Result<()> {
         if table.schema().ring.is_unbounded() || table.is_index() {
-            return Ok(0);
+            return Ok(());
         }
-        let count = || count_rows(&table.version(), &table.layout());
-        let before = if is_counted { count()? } else { 0 };
         {
             let _turn = self.apply_turn.lock();
             let mut state = table.ring.lock();
@@ -329,12 +338,17 @@ impl Engine {
         }
         self.commit_nothing(table)?;
         self.make_room(table, 0)?;
-        if is_counted {
+        if is_new_rule {
             // What the log has is replayed with the ring of then: a shorter one in between would leave no trace.
             let _alone = table.maintenance.lock();
             self.commit_with_horizons(Vec::from_iter(floors_edit(table)), &[table])?;
         }
-        Ok(if is_counted { before.saturating_sub(count()?) } else { 0 })
+        Ok(())
+    }
+
+    /// The rows of a table that are not behind its horizon.
+    pub fn rows_there(&self, table: &Table) -> Result<u64> {
+        count_rows(&table.version(), &table.layout())
     }
 
     /// The ring that bounds a table: of an index or a tier that of its table.
@@ -349,7 +363,7 @@ impl Engine {
 
     /// After the start: rows that the log brought back may have to leave again.
     pub(crate) fn settle_rings(self: &Arc<Self>) -> Result<()> {
-        self.all_tables().iter().try_for_each(|table| self.settle_ring(table, false).map(|_| ()))
+        self.all_tables().iter().try_for_each(|table| self.settle_ring(table, false))
     }
 
     /// Looks after tables whose age counts from the clock.

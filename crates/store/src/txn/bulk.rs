@@ -3,6 +3,7 @@
 //! What the worker does is in bulk.rs of the store.
 
 use super::keys::{entry_of, refused_by};
+use super::losses::RowFates;
 use super::{Txn, TxnTable};
 use crate::batch::Batch;
 use crate::bulk::{Bulk, Newness};
@@ -62,7 +63,7 @@ impl Txn {
             }
             return bulk.run.rows_and_doubts().try_for_each(|(row, is_new)| match is_new {
                 true => self.insert_new(t, row, &indexes, bulk.mode),
-                false => self.insert(table, row, bulk.mode),
+                false => self.insert_row(table, row, bulk.mode),
             });
         }
         self.send_run(t, &mut bulk)?;
@@ -85,6 +86,7 @@ impl Txn {
         if written.passed.is_some() {
             let mut own = self.tables[t].own.write();
             own.passed = own.passed.max(written.passed);
+            own.left_out += written.left_out;
         }
         self.add_private(t, written.rows);
         for (index, entries) in indexes.iter().zip(written.entries) {
@@ -181,7 +183,10 @@ impl Txn {
         let is_plain = !table.may_be_gone(layout.time(row)) && row.len() <= limits::MAX_ROW_BYTES;
         let is_unchecked = bulk.takes_unchecked();
         let is_taken = is_plain && (is_unchecked || self.is_last_behind_newest(t)?);
-        let TxnTable { bulk: Some(bulk), table, layout, .. } = &mut self.tables[t] else { return Ok(false) };
+        let TxnTable { bulk: Some(bulk), table, layout, fates: RowFates { offered, .. }, .. } = &mut self.tables[t]
+        else {
+            return Ok(false);
+        };
         if !is_taken {
             bulk.run.pop();
             return Ok(false);
@@ -190,6 +195,7 @@ impl Txn {
             table.note_auto_increment(layout, row);
         }
         bulk.end_checks_at(self.engine.tuning.bulk_min_bytes);
+        *offered += 1;
         if bulk.run.bytes() >= self.engine.tuning.bulk_run_bytes {
             self.send_full_run(t)?;
         }

@@ -31,11 +31,14 @@ use crate::table::Table;
 
 mod bulk;
 mod keys;
+mod losses;
 mod range;
 mod spill;
 mod times;
 
 use keys::{entry_of, own_version};
+pub use losses::Loss;
+use losses::{RowFates, Watched};
 pub use times::TimeCount;
 
 /// What a transaction's reads see.
@@ -84,8 +87,10 @@ pub struct Txn {
     doomed: bool,
     /// Segments to drop as a whole; pinned until the end.
     pub(crate) drops: Vec<DroppedSegments>,
-    /// See [`Txn::take_refused_rows`].
-    refused_rows: u64,
+    /// See [`Txn::take_losses`].
+    losses: Vec<Loss>,
+    /// Write sets whose commit may lose rows.
+    watched: Vec<Watched>,
 }
 
 /// A transaction's work on one table.
@@ -110,6 +115,7 @@ pub(crate) struct TxnTable {
     has_intent: bool,
     /// The transaction has locked it as a whole, which stands for locks of rows.
     is_locked_whole: bool,
+    fates: RowFates,
 }
 
 impl TxnTable {
@@ -199,7 +205,8 @@ impl Txn {
             ordered: None,
             doomed: false,
             drops: Vec::new(),
-            refused_rows: 0,
+            losses: Vec::new(),
+            watched: Vec::new(),
         }
     }
 
@@ -255,6 +262,7 @@ impl Txn {
             return Err(Error::InvalidInput("the savepoint does not exist".into()));
         };
         self.savepoints.truncate(at + 1);
+        self.forget_refused();
         for t in &mut self.tables {
             if let Some(mut bulk) = t.bulk.take() {
                 drop(bulk.finish());
@@ -294,6 +302,12 @@ impl Txn {
 
     /// Inserts a row in row format; [`Error::Duplicate`] if its key exists (nothing is changed then).
     pub fn insert(&mut self, table: &Arc<Table>, row: &[u8], mode: OnDuplicate) -> Result<()> {
+        let t = self.table_index(table);
+        self.tables[t].fates.offered += 1;
+        self.insert_row(table, row, mode)
+    }
+
+    fn insert_row(&mut self, table: &Arc<Table>, row: &[u8], mode: OnDuplicate) -> Result<()> {
         self.engine.check_writable()?;
         if row.len() > limits::MAX_ROW_BYTES {
             return Err(Error::LimitExceeded { what: "the size of a row".into(), limit: limits::MAX_ROW_BYTES as u64 });
@@ -331,19 +345,14 @@ impl Txn {
 
     /// Whether a row with this key would be behind the horizon of its table: then it is counted and not stored.
     fn refuses(&mut self, t: usize, key: &[u8]) -> bool {
-        let entry = &self.tables[t];
+        let entry = &mut self.tables[t];
         let is_gone = entry.table.is_behind_horizon(key);
         if is_gone {
-            self.refused_rows += 1;
+            entry.fates.refused += 1;
             entry.table.refused_rows.fetch_add(1, Ordering::Relaxed);
             self.engine.activity.rows_refused.fetch_add(1, Ordering::Relaxed);
         }
         is_gone
-    }
-
-    /// How many rows were not stored, because they are behind the horizon of their table, since this was last asked.
-    pub fn take_refused_rows(&mut self) -> u64 {
-        std::mem::take(&mut self.refused_rows)
     }
 
     /// Replaces the row with sort key `old_key` by `row`, whose key may differ (then it must be free).
@@ -352,6 +361,7 @@ impl Txn {
         let t = self.table_index(table);
         let mut key = Key::new();
         self.tables[t].layout.push_key(row, &mut key);
+        self.tables[t].fates.offered += 1;
         let old_row = self.indexed_row(table, old_key)?;
         if key.as_slice() == old_key {
             let entries = self.claim_entries(t, old_row.as_deref(), row, OnDuplicate::Fail)?;
@@ -607,6 +617,8 @@ impl Txn {
         self.writes_many = false;
         self.snapshot = None;
         self.tables.clear();
+        self.watched.clear();
+        self.losses.clear();
         self.savepoints.clear();
         self.undo.clear();
         self.doomed = false;
@@ -637,6 +649,7 @@ impl Txn {
             bulk: None,
             has_intent: false,
             is_locked_whole: false,
+            fates: RowFates::default(),
         });
         self.tables.len() - 1
     }
@@ -684,6 +697,7 @@ impl Txn {
 
     /// Hands the writes and locks over to the engine's list of prepared transactions.
     pub(crate) fn detach_prepared(&mut self, xid: &[u8]) {
+        self.watch();
         self.tables.clear();
         self.snapshot = None;
         self.holds_locks = false;

@@ -148,7 +148,7 @@ impl RingWorld {
             key.clear();
             layout.push_key(&row, &mut key);
             // A key that was there and is behind the horizon is refused, one that is there is a duplicate.
-            if txn.insert(&self.world.table, &row, OnDuplicate::Fail).is_ok() && txn.take_refused_rows() == 0 {
+            if txn.insert(&self.world.table, &row, OnDuplicate::Fail).is_ok() && txn.take_losses().is_empty() {
                 self.kept.insert(key.clone(), row);
                 self.newest = self.newest.max(time);
             }
