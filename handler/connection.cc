@@ -77,6 +77,9 @@ int Rrd_connection::begin_statement(THD *thd)
   return m_in_statement ? 0 : begin_store_statement(thd);
 }
 
+/* Whether a statement may write: a SELECT does in functions that it calls. */
+static bool writes(THD *thd) { return thd->lex->sql_command != SQLCOM_SELECT || thd->lex->requires_prelocking(); }
+
 int Rrd_connection::begin_store_statement(THD *thd)
 {
   RrdError error;
@@ -92,6 +95,8 @@ int Rrd_connection::begin_store_statement(THD *thd)
     status= rrd_session_savepoint(m_session, &m_statement_mark, &error);
     m_has_mark= status == RRD_OK;
   }
+  if (status == RRD_OK && writes(thd))
+    status= rrd_session_keep_tiers(m_session, &error);
   if (status != RRD_OK)
   {
     rrd_report(error);

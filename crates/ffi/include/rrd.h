@@ -937,6 +937,14 @@ int32_t rrd_session_begin_statement(struct RrdSession *session,
                                     uint64_t lock_timeout_ms,
                                     struct RrdError *error);
 
+// Until the statement under way ends, its reads of tiers see the rows as they are now. To be called for statements that write, after
+// the savepoint that marks their beginning.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_session_keep_tiers(struct RrdSession *session,
+                               struct RrdError *error);
+
 // Waits until all commits that have their place in the coordinator's order can be seen.
 //
 // # Safety

@@ -122,6 +122,22 @@ pub unsafe extern "C" fn rrd_session_begin_statement(
     }
 }
 
+/// Until the statement under way ends, its reads of tiers see the rows as they are now. To be called for statements that write, after
+/// the savepoint that marks their beginning.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_session_keep_tiers(session: *mut RrdSession, error: *mut RrdError) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            get_mut(session)?.session.txn().keep_tiers();
+            Ok(())
+        })
+    }
+}
+
 /// Waits until all commits that have their place in the coordinator's order can be seen.
 ///
 /// # Safety

@@ -82,7 +82,7 @@ pub struct PrivateSegment {
 }
 
 /// A transaction's write set for one table.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct OwnWrites {
     /// Newest write of each key.
     pub map: BTreeMap<Key, OwnWrite>,

@@ -20,7 +20,7 @@ use crate::time::TimeLane;
 use super::RingChange;
 
 /// Rows of one table that a commit did not store.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct LostRows {
     /// Those that were counted.
     rows: u64,

@@ -91,6 +91,8 @@ pub struct Txn {
     losses: Vec<Loss>,
     /// Write sets whose commit may lose rows.
     watched: Vec<Watched>,
+    /// See [`Txn::keep_tiers`].
+    keeps_tiers: bool,
 }
 
 /// A transaction's work on one table.
@@ -98,6 +100,8 @@ pub(crate) struct TxnTable {
     pub table: Arc<Table>,
     pub layout: Arc<RowLayout>,
     pub own: Arc<RwLock<OwnWrites>>,
+    /// What `own` was when the statement under way began, once a tier was read by it. See [`Txn::keep_tiers`].
+    own_of_tiers: Option<Arc<RwLock<OwnWrites>>>,
     /// What was committed when the first key was checked; held so that merges keep newer sequence numbers.
     pub check: Option<Arc<Snapshot>>,
     /// The newest rows, committed and own ones.
@@ -173,6 +177,7 @@ fn check_age(table: &Table, snapshot: &Snapshot) -> Result<()> {
 }
 
 /// How to take a step back.
+#[derive(Clone)]
 enum Undo {
     /// Put back what the write set had for the key.
     Write { table: usize, key: Key, previous: Option<OwnWrite> },
@@ -180,6 +185,27 @@ enum Undo {
     Batch { table: usize, rows: Arc<Batch> },
     /// Drop private segments behind the first `count`.
     Private { table: usize, count: usize },
+}
+
+impl Undo {
+    fn table(&self) -> usize {
+        match self {
+            Undo::Write { table, .. } | Undo::Batch { table, .. } | Undo::Private { table, .. } => *table,
+        }
+    }
+
+    /// Takes the step back in the write set of its table.
+    fn apply(self, own: &mut OwnWrites) {
+        match self {
+            Undo::Write { key, previous: Some(write), .. } => drop(own.put(key, write)),
+            Undo::Write { key, previous: None, .. } => drop(own.remove(&key)),
+            Undo::Batch { rows, .. } => own.remove_batch(&rows),
+            Undo::Private { count, .. } => {
+                own.private.truncate(count);
+                own.generation += 1;
+            }
+        }
+    }
 }
 
 impl Txn {
@@ -207,6 +233,7 @@ impl Txn {
             drops: Vec::new(),
             losses: Vec::new(),
             watched: Vec::new(),
+            keeps_tiers: false,
         }
     }
 
@@ -238,9 +265,18 @@ impl Txn {
     /// Begins a statement: under READ COMMITTED its reads see what is committed now.
     pub fn start_statement(&mut self) {
         self.writes_many = false;
+        self.keeps_tiers = false;
+        self.tables.iter_mut().for_each(|t| t.own_of_tiers = None);
         if self.isolation == Isolation::ReadCommitted {
             self.snapshot = None;
         }
+    }
+
+    /// Until the statement under way ends, its reads of tiers see the rows as they are now. For statements that write: what they
+    /// read must not follow from what they have done. If the transaction has written already, its last savepoint is the
+    /// statement's beginning.
+    pub fn keep_tiers(&mut self) {
+        self.keeps_tiers = true;
     }
 
     fn snapshot(&mut self) -> Arc<Snapshot> {
@@ -271,18 +307,9 @@ impl Txn {
         let undo_len = self.savepoints[at].undo_len;
         while self.undo.len() > undo_len {
             match self.undo.pop() {
-                Some(Undo::Write { table, key, previous }) => {
-                    let mut own = self.tables[table].own.write();
-                    match previous {
-                        Some(write) => drop(own.put(key, write)),
-                        None => drop(own.remove(&key)),
-                    }
-                }
-                Some(Undo::Batch { table, rows }) => self.tables[table].own.write().remove_batch(&rows),
-                Some(Undo::Private { table, count }) => {
-                    let mut own = self.tables[table].own.write();
-                    own.private.truncate(count);
-                    own.generation += 1;
+                Some(undo) => {
+                    let table = undo.table();
+                    undo.apply(&mut self.tables[table].own.write());
                 }
                 None => break,
             }
@@ -407,10 +434,29 @@ impl Txn {
     fn tier_cursor_at(&mut self, tier: &Arc<Table>, snapshot: Arc<Snapshot>) -> Result<Cursor> {
         let base = self.engine.base_of_tier(tier)?;
         check_age(&base, &snapshot)?;
-        self.end_bulk(&base)?;
-        let entry = self.tables.iter().find(|t| Arc::ptr_eq(&t.table, &base));
-        let own = entry.filter(|t| !t.own.read().is_empty()).map(|t| t.own.clone());
+        let own = match self.keeps_tiers {
+            true => self.own_before_statement(&base),
+            false => {
+                self.end_bulk(&base)?;
+                self.tables.iter().find(|t| Arc::ptr_eq(&t.table, &base)).map(|t| t.own.clone())
+            }
+        };
+        let own = own.filter(|own| !own.read().is_empty());
         self.engine.tier_cursor(tier, snapshot, own)
+    }
+
+    /// What the transaction had written to a table when the statement under way began. Copied once a statement.
+    fn own_before_statement(&mut self, table: &Arc<Table>) -> Option<Arc<RwLock<OwnWrites>>> {
+        // Without a savepoint the statement is the whole transaction.
+        let undo_len = self.savepoints.last()?.undo_len;
+        let t = self.tables.iter().position(|t| Arc::ptr_eq(&t.table, table))?;
+        let (entry, undo) = (&mut self.tables[t], &self.undo[undo_len..]);
+        let copy = || {
+            let mut own = entry.own.read().clone();
+            undo.iter().rev().filter(|undo| undo.table() == t).for_each(|undo| undo.clone().apply(&mut own));
+            Arc::new(RwLock::new(own))
+        };
+        Some(entry.own_of_tiers.get_or_insert_with(copy).clone())
     }
 
     fn cursor_at(&mut self, table: &Arc<Table>, snapshot: Arc<Snapshot>) -> Result<Cursor> {
@@ -648,6 +694,7 @@ impl Txn {
             place: Place::default(),
             bulk: None,
             has_intent: false,
+            own_of_tiers: None,
             is_locked_whole: false,
             fates: RowFates::default(),
         });

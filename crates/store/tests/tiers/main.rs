@@ -5,6 +5,7 @@ mod build;
 mod points;
 mod repair;
 mod rings;
+mod statements;
 mod world;
 
 use std::sync::Arc;
