@@ -8,6 +8,7 @@
 #include "definition.h"
 #include "engine.h"
 #include "errors.h"
+#include "leftovers.h"
 #include "sysvars.h"
 #include "tiers.h"
 
@@ -87,6 +88,8 @@ int ha_rrd::create(const char *name, TABLE *form, HA_CREATE_INFO *info)
     status= rrd_auto_increment_set(rrd_engine, rrd_text(table_name), info->auto_increment_value, &m_error);
   if (status == RRD_OK)
     return 0;
+  if (status == RRD_TABLE_EXISTS)
+    return rrd_report_name_of_leftover(table_name);
   rrd_report(m_error);
   return rrd_ha_error(status);
 }
@@ -119,6 +122,8 @@ int rrd_drop_table(handlerton *, const char *path)
   if (!rrd_lock_tiers(thd, table_name))
     return HA_ERR_GENERIC;
   int status= rrd_table_drop(rrd_engine, rrd_text(table_name), goes, &error);
+  if (status == RRD_NO_SUCH_TABLE)
+    status= rrd_table_drop_without_definition(rrd_engine, rrd_text(table_name), &error);
   if (status != RRD_OK)
     rrd_report(error);
   return rrd_ha_error(status);
@@ -149,6 +154,8 @@ int ha_rrd::rename_table(const char *from, const char *to)
   if (!rrd_tiers_can_move(old_name, new_name) || !rrd_lock_tiers(ha_thd(), old_name))
     return HA_ERR_GENERIC;
   int status= rrd_table_rename(rrd_engine, rrd_text(old_name), rrd_text(new_name), &m_error);
+  if (status == RRD_TABLE_EXISTS)
+    return rrd_report_names_of_leftovers(old_name, new_name);
   if (status != RRD_OK)
     rrd_report(m_error);
   return rrd_ha_error(status);

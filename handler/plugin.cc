@@ -9,6 +9,7 @@
 #include "group_by.h"
 #include "ha_rrd.h"
 #include "info_schema.h"
+#include "leftovers.h"
 #include "log.h"
 #include "options.h"
 #include "sysvars.h"
@@ -60,6 +61,7 @@ static void fill_handlerton(handlerton *hton)
   hton->table_options= rrd_table_options;
   hton->field_options= rrd_field_options;
   hton->tablefile_extensions= no_extensions;
+  hton->signal_ddl_recovery_done= rrd_report_leftovers;
   hton->create_group_by= rrd_create_group_by;
   hton->flags= 0;
   rrd_init_transactions(hton);

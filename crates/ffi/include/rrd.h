@@ -305,6 +305,9 @@ typedef struct RrdTableDefinition {
   size_t option_count;
 } RrdTableDefinition;
 
+// Given a text: a finding of CHECK TABLE, a line of a report.
+typedef void (*RrdTextFn)(void *context, const char *text, size_t length);
+
 // Whether the statement of this connection was killed; non-zero if so.
 typedef int32_t (*RrdKilledFn)(void *connection);
 
@@ -336,9 +339,6 @@ typedef uint32_t RrdIsolation;
 
 // Told that a connection is about to wait for a lock that another one holds.
 typedef void (*RrdWaitFn)(void *waiting, void *holder);
-
-// Given a text: a finding of CHECK TABLE, a line of a report.
-typedef void (*RrdTextFn)(void *context, const char *text, size_t length);
 
 // Records of the rows that a scan comes to next, made ahead. Whoever scans may copy them itself, without a call: as long as
 // `next` is not `end` it copies one and moves `next` on, and the scan stands on what was copied last.
@@ -871,6 +871,23 @@ int32_t rrd_table_drop(const struct RrdEngine *engine,
                        struct RrdText name,
                        bool with_prepared,
                        struct RrdError *error);
+
+// Calls `table` with the name ("database/table") of each table that the server has no definition of.
+//
+// # Safety
+// Pointers are null or valid; `table` may be called with `context`.
+int32_t rrd_tables_without_definition(const struct RrdEngine *engine,
+                                      RrdTextFn table,
+                                      void *context,
+                                      struct RrdError *error);
+
+// Removes the partitions of a table that the server has no definition of; `RRD_NO_SUCH_TABLE` if there are none.
+//
+// # Safety
+// Pointers are null or valid.
+int32_t rrd_table_drop_without_definition(const struct RrdEngine *engine,
+                                          struct RrdText name,
+                                          struct RrdError *error);
 
 // Renames a table.
 //

@@ -1,5 +1,6 @@
 //! C functions of the engine as a whole: opening, settings, and the tables' names.
 
+use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use rrd_store::engine::TEMPORARY_PREFIX;
 use rrd_store::fs::os::OsFs;
 use rrd_store::{Config, Engine, FlushLog};
 
-use crate::abi::{RrdConfig, RrdError, RrdPauseFn, RrdTableDefinition, RrdText};
+use crate::abi::{RrdConfig, RrdError, RrdPauseFn, RrdTableDefinition, RrdText, RrdTextFn};
 use crate::connections::Connections;
 use crate::definition::{Definition, read_text};
 use crate::guard::{get, guard, guard_close};
@@ -225,6 +226,44 @@ pub unsafe extern "C" fn rrd_table_drop(
             Ok(())
         })
     }
+}
+
+/// Calls `table` with the name ("database/table") of each table that the server has no definition of.
+///
+/// # Safety
+/// Pointers are null or valid; `table` may be called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_tables_without_definition(
+    engine: *const RrdEngine,
+    table: RrdTextFn,
+    context: *mut c_void,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        guard(error, || {
+            for name in get(engine)?.engine.tables_without_definition() {
+                if let Some(table) = table {
+                    table(context, name.as_ptr().cast(), name.len());
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Removes the partitions of a table that the server has no definition of; `RRD_NO_SUCH_TABLE` if there are none.
+///
+/// # Safety
+/// Pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrd_table_drop_without_definition(
+    engine: *const RrdEngine,
+    name: RrdText,
+    error: *mut RrdError,
+) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe { guard(error, || Ok(get(engine)?.engine.drop_without_definition(&read_text(name))?)) }
 }
 
 /// Renames a table.

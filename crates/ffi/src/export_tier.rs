@@ -1,8 +1,10 @@
 //! C functions of tiers: which there are, and what the server is to take them for.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use rrd_store::schema::Schema;
+use rrd_store::{Engine, Table};
 
 use crate::abi::{RrdError, RrdTableDefinition, RrdText, RrdTextFn};
 use crate::definition::{Definition, read_text};
@@ -13,6 +15,11 @@ use crate::tier_definition::{create_statement, split_name};
 
 /// Is told the name of a table (as the engine has it: "database/table") and of one of its tiers.
 pub type RrdTierFn = Option<unsafe extern "C" fn(context: *mut c_void, table: RrdText, tier: RrdText)>;
+
+/// Whether users see the tiers of a table: what is left of one that has lost its definition is none.
+fn is_shown(engine: &Engine, name: &str) -> bool {
+    engine.table(name).is_ok_and(|table| !table.schema().tiers.is_empty()) && engine.has_definition(name)
+}
 
 /// Calls `tier` for each tier of the table `name`, or if that ends with a slash, of all tables of that database.
 ///
@@ -31,7 +38,9 @@ pub unsafe extern "C" fn rrd_tiers_list(
         guard(error, || {
             let (engine, name) = (&get(engine)?.engine, read_text(name));
             let mut names = if name.ends_with('/') { engine.table_names() } else { vec![name.clone()] };
-            names.retain(|found| *found == name || name.ends_with('/') && found.starts_with(&name));
+            names.retain(|found| {
+                *found == name || name.ends_with('/') && found.starts_with(&name) && is_shown(engine, found)
+            });
             for name in names {
                 // Dropped meanwhile, or never there: a table without tiers.
                 let Ok(table) = engine.table(&name) else { continue };
@@ -83,8 +92,9 @@ pub unsafe extern "C" fn rrd_tier_exists(engine: *const RrdEngine, name: RrdText
         guard(std::ptr::null_mut(), || {
             let name = read_text(name);
             let Some((base, tier)) = split_name(&name) else { return Ok(()) };
-            let base = get(engine)?.engine.table(base);
-            exists = base.is_ok_and(|base| base.schema().tiers.iter().any(|def| def.name == tier));
+            let engine = &get(engine)?.engine;
+            let has = |table: Arc<Table>| table.schema().tiers.iter().any(|def| def.name == tier);
+            exists = engine.table(base).is_ok_and(has) && engine.has_definition(base);
             Ok(())
         })
     };

@@ -20,6 +20,9 @@ pub fn split_name(name: &str) -> Option<(&str, &str)> {
 pub fn create_statement(engine: &Engine, name: &str) -> Outcome<Option<String>> {
     let Some((base_name, tier)) = split_name(name) else { return Ok(None) };
     let Ok(base) = engine.table(base_name) else { return Ok(None) };
+    if !engine.has_definition(base_name) {
+        return Ok(None); // What is left of a table is none.
+    }
     let base = base.schema();
     let Some(def) = base.tiers.iter().find(|def| def.name == tier) else { return Ok(None) };
     let table = engine.table(name)?;

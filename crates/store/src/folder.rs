@@ -1,11 +1,15 @@
-//! Whether an engine without any table may begin: a folder that went astray must not be taken for one that never was.
+//! What the server's folder around the engine's says: whether an engine without any table may begin, as a folder that went astray
+//! must not be taken for one that never was; and which tables have lost their definition.
 //!
 //! Without the plugin the server takes each folder of its data folder for a database, unless its name begins with `#sql`, and
 //! renames or drops what it takes for one, unless there is a dot in the name given as `#mysql50#name`. The engine's folder has
 //! both. Versions before had `#rrd`, which `mariadb-upgrade` without the plugin renames to `@0023rrd`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::backup::definitions::{is_transient, without_partition};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fs::{DirEntry, Fs};
 use crate::manifest::Manifest;
@@ -16,12 +20,17 @@ const OLD_NAMES: [&str; 2] = ["#rrd", "@0023rrd"];
 /// Bytes of a definition file at most. The server's own limits keep them far smaller.
 const MAX_DEFINITION_BYTES: u64 = 4 << 20;
 
-/// Fails if `dir` holds no engine and the server's folder around it shows that there was one.
-pub(crate) fn check_may_begin(fs: &dyn Fs, dir: &Path) -> Result<()> {
-    let server = match dir.parent() {
+/// The server's data folder, in which the engine's is.
+fn server_of(dir: &Path) -> PathBuf {
+    match dir.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
         _ => PathBuf::from("."),
-    };
+    }
+}
+
+/// Fails if `dir` holds no engine and the server's folder around it shows that there was one.
+pub(crate) fn check_may_begin(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    let server = server_of(dir);
     let is_there = Manifest::is_there(fs, dir);
     let mut old = OLD_NAMES.iter().map(|name| server.join(name)).filter(|old| old != dir);
     if let Some(old) = old.find(|old| Manifest::is_there(fs, old)) {
@@ -46,6 +55,21 @@ pub(crate) fn check_may_begin(fs: &dyn Fs, dir: &Path) -> Result<()> {
         ))),
         None => Ok(()),
     }
+}
+
+/// Tables of the engine that the server has no definition of, by the name of the whole table where it has partitions: they were
+/// dropped while the plugin was not loaded, or their definitions were lost. Without those that live for a session or statement.
+pub(crate) fn without_definition(fs: &dyn Fs, dir: &Path, tables: &[String]) -> BTreeSet<String> {
+    let whole = tables.iter().filter(|name| !is_transient(name)).map(|name| without_partition(name).to_owned());
+    let whole: BTreeSet<String> = whole.collect();
+    whole.into_iter().filter(|name| !has_definition(fs, dir, name)).collect()
+}
+
+/// Whether the server has a definition of a table of this engine with this name ("database/table").
+pub(crate) fn has_definition(fs: &dyn Fs, dir: &Path, name: &str) -> bool {
+    let path = server_of(dir).join(format!("{name}.frm"));
+    // What cannot be read is not for us to judge.
+    fs.exists(&path) && is_of_engine(fs, &path).unwrap_or(true)
 }
 
 /// A table definition of this engine in a database. What cannot be read is passed over: it is no table that works.
@@ -78,14 +102,36 @@ fn is_of_engine(fs: &dyn Fs, path: &Path) -> Result<bool> {
     Ok(engine_of(&bytes).is_some_and(|engine| engine.eq_ignore_ascii_case(b"RRD")))
 }
 
+impl Engine {
+    /// Tables of this engine that the server has no definition of, as "database/table".
+    pub fn tables_without_definition(&self) -> BTreeSet<String> {
+        without_definition(&*self.fs, &self.dir, &self.table_names())
+    }
+
+    /// Whether the server has a definition of a table of this engine with this name.
+    pub fn has_definition(&self, name: &str) -> bool {
+        has_definition(&*self.fs, &self.dir, without_partition(name))
+    }
+
+    /// Removes what is left of a table without a definition: itself or its partitions. Without any: [`Error::NoSuchTable`].
+    pub fn drop_without_definition(&self, name: &str) -> Result<()> {
+        let mut names = self.table_names();
+        names.retain(|found| found != name && without_partition(found) == name);
+        if names.is_empty() || self.has_definition(name) {
+            return Err(Error::NoSuchTable { name: name.into() });
+        }
+        names.iter().try_for_each(|partition| self.drop_table(partition))
+    }
+}
+
 /// Bytes of a definition file's header.
 const HEADER: usize = 64;
 
 /// The server's number of "a partitioned table" in a definition file.
 const PARTITIONED: u8 = 20;
 
-/// The first of the numbers that the server gives to engines without one of their own.
-const FIRST_DYNAMIC: u8 = 45;
+/// The number of sequences, and behind it the first of those that the server gives to engines without one of their own.
+const FIRST_DYNAMIC: u8 = 44;
 
 /// A part of a definition file: the engine of the partitions.
 const PARTITIONS_ENGINE: u8 = 1;
@@ -145,6 +191,7 @@ mod tests {
     use crate::config::Config;
     use crate::engine::Engine;
     use crate::fs::sim::SimFs;
+    use crate::schema::{ColumnDef, Lane, Schema};
 
     const DIR: &str = "/data/#sql.rrd";
 
@@ -212,6 +259,37 @@ mod tests {
             write(&fs, "/data/db/t.frm", &ours);
             open(&fs, DIR).unwrap();
         }
+    }
+
+    #[test]
+    fn tables_without_a_definition_are_known() {
+        let fs = SimFs::new();
+        let engine = open(&fs, DIR).unwrap();
+        let column = ColumnDef::plain(0, Lane::Int { width: 4 }, false);
+        let schema = Schema::plain(vec![column], vec![0], None);
+        for name in [
+            "db/there",
+            "db/gone",
+            "db/other",
+            "db/p#P#a",
+            "db/p#P#b",
+            "db/q#P#a",
+            "db/#sql-alter-1-2",
+            "#tmp/t",
+            "no/t",
+        ] {
+            engine.create_table(name, schema.clone()).unwrap();
+        }
+        write(&fs, "/data/db/there.frm", &definition(60, "RRD"));
+        write(&fs, "/data/db/other.frm", &definition(12, "InnoDB"));
+        write(&fs, "/data/db/q.frm", &definition(PARTITIONED, "RRD"));
+        let without: Vec<String> = engine.tables_without_definition().into_iter().collect();
+        assert_eq!(without, ["db/gone", "db/other", "db/p", "no/t"]);
+        engine.drop_without_definition("db/p").unwrap();
+        for refused in ["db/q", "db/there", "db/p", "db/nothing"] {
+            assert!(engine.drop_without_definition(refused).is_err(), "{refused}");
+        }
+        assert_eq!(engine.tables_without_definition().len(), 3);
     }
 
     #[test]

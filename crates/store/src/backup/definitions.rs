@@ -44,7 +44,7 @@ pub fn copy<'a>(fs: &dyn Fs, server: &Path, backup: &Path, names: impl Iterator<
 }
 
 /// The table of a partition, or the name itself.
-fn without_partition(table: &str) -> &str {
+pub(crate) fn without_partition(table: &str) -> &str {
     table.find("#P#").or_else(|| table.find("#p#")).map_or(table, |at| &table[..at])
 }
 

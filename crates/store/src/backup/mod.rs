@@ -25,7 +25,7 @@ use crate::manifest::edit::{Edit, State, TableId};
 use crate::segment::SegmentId;
 use crate::wal::{HeldFile, Lsn};
 
-mod definitions;
+pub(crate) mod definitions;
 
 #[cfg(test)]
 mod tests;
