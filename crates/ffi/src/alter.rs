@@ -71,6 +71,7 @@ impl Alter {
         let schema = unsafe { altered_schema(handle.format(), &definition, request)? };
         if time_guess::goes_by_time_otherwise(&handle.table().schema(), &schema) {
             definition.check_guess(&schema)?;
+            time_guess::check_unit(handle.table(), &schema)?;
             time_guess::check_rows(&mut handle.engine().begin(), handle.table(), &schema)?;
         }
         Ok(Alter {

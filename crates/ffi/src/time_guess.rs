@@ -63,6 +63,16 @@ impl Definition {
     }
 }
 
+/// Refuses options that go by the time where rows have times that the unit cannot say.
+pub fn check_unit(table: &Table, schema: &Schema) -> Outcome<()> {
+    let Some(lane) = TimeLane::of(schema) else { return Ok(()) };
+    let goes_by_time = schema.ring.retention.is_some() || !schema.tiers.is_empty();
+    match goes_by_time && table.has_times_outside(&lane.exact()) {
+        true => Err(Failure::invalid(rrd_store::txn::beyond_unit(schema))),
+        false => Ok(()),
+    }
+}
+
 /// Refuses options that go by the time where the column that was taken for it has other numbers in nearly all rows that
 /// the transaction sees.
 pub fn check_rows(txn: &mut Txn, table: &Arc<Table>, schema: &Schema) -> Outcome<()> {

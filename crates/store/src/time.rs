@@ -72,6 +72,22 @@ impl TimeLane {
         day(1971)..=day(2200)
     }
 
+    /// Lane values whose times microseconds since 1970 can say. All others would be one and the same time.
+    pub fn exact(&self) -> RangeInclusive<u64> {
+        let (low, high) = match self.unit {
+            TimeUnit::S => (i64::MIN / SECOND, i64::MAX / SECOND),
+            TimeUnit::Ms => (i64::MIN / 1000, i64::MAX / 1000),
+            TimeUnit::Us | TimeUnit::Order | TimeUnit::Ns => (i64::MIN, i64::MAX),
+            TimeUnit::Timestamp { .. } | TimeUnit::Datetime { .. } => return 0..=u64::MAX,
+        };
+        self.lane(low)..=self.lane(high)
+    }
+
+    /// The largest value of the lane.
+    pub fn largest(&self) -> u64 {
+        self.mask
+    }
+
     /// About how many lane values a span of microseconds has.
     pub fn length(&self, micros: u64) -> u64 {
         let of_2000 = days_before(2000, 1) * DAY;
@@ -193,11 +209,11 @@ pub(crate) fn day_micros(days: i64) -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn lane(unit: TimeUnit, bias: u64, width: u32) -> TimeLane {
+    pub fn lane(unit: TimeUnit, bias: u64, width: u32) -> TimeLane {
         TimeLane { unit, bias, mask: u64::MAX >> (64 - 8 * width) }
     }
 
@@ -222,6 +238,19 @@ mod tests {
             prop_assert_eq!(x.cmp(&y), a.cmp(&b));
             prop_assert_eq!(lane.micros(x), a * SECOND);
         }
+    }
+
+    #[test]
+    fn values_beyond_microseconds_are_known() {
+        for (bias, negative) in [(1u64 << 63, true), (0, false)] {
+            let of_seconds = lane(TimeUnit::S, bias, 8);
+            let at = |number: i64| number as u64 ^ bias;
+            assert!(of_seconds.exact().contains(&at(9_223_372_036_854)));
+            assert!(!of_seconds.exact().contains(&at(1_700_000_000_000_000)));
+            assert_eq!(of_seconds.exact().contains(&at(-1_700_000_000)), negative);
+            assert_eq!(lane(TimeUnit::Us, bias, 8).exact().contains(&u64::MAX), negative);
+        }
+        assert_eq!(lane(TimeUnit::S, 1 << 31, 4).exact(), 0..=u64::from(u32::MAX));
     }
 
     #[test]

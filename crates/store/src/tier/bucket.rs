@@ -133,7 +133,9 @@ impl Buckets {
     /// What there is of some spans of whole buckets from the first bucket on that does not begin before `line`.
     pub fn from(&self, spans: &[Interval], line: u64) -> Vec<Interval> {
         let at_line = self.interval(line);
-        let line = if at_line.first == line { line } else { at_line.last.saturating_add(1) };
+        let next = if at_line.first == line { Some(line) } else { at_line.last.checked_add(1) };
+        // The last bucket there is has no next one: a span that no time is in would be looked for without end.
+        let Some(line) = next.filter(|line| *line <= self.lane.largest()) else { return Vec::new() };
         let cut = spans.iter().filter(|span| span.last >= line);
         cut.map(|span| Interval { first: span.first.max(line), last: span.last }).collect()
     }
@@ -159,6 +161,7 @@ impl Buckets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::TimeUnit;
     use proptest::prelude::*;
 
     const MINUTE: u64 = 60_000_000;
@@ -179,6 +182,21 @@ mod tests {
                 .prop_map(|(length, offset)| Bucket::Fixed { length, offset }),
             (1u32..40).prop_map(|count| Bucket::Months { count }),
         ]
+    }
+
+    /// CHECK TABLE and SELECT from a tier looked for rows of the bucket behind the last one, for ever.
+    #[test]
+    fn nothing_comes_after_the_last_bucket() {
+        for (width, bias) in [(4, 1 << 31), (4, 0), (8, 1 << 63), (8, 0)] {
+            let buckets = Buckets { bucket: fixed(60 * MINUTE), lane: crate::time::tests::lane(TimeUnit::S, bias, width) };
+            let largest = buckets.lane.largest();
+            let all = [Interval { first: 0, last: u64::MAX }];
+            for line in [largest, largest - 1, largest.saturating_add(1), u64::MAX] {
+                let rest = buckets.from(&all, line);
+                let is_start = buckets.interval(line.min(largest)).first == line;
+                assert!(rest.is_empty() || (is_start && rest[0].first == line), "{width} {bias} {line}: {rest:?}");
+            }
+        }
     }
 
     proptest! {

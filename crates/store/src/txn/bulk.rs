@@ -174,13 +174,14 @@ impl Txn {
     #[inline]
     pub fn append(&mut self, table: &Arc<Table>, write: impl FnOnce(&mut Vec<u8>)) -> Result<bool> {
         let Some(t) = self.tables.iter().position(|t| Arc::ptr_eq(&t.table, table)) else { return Ok(false) };
-        let TxnTable { bulk: Some(bulk), table, layout, .. } = &mut self.tables[t] else { return Ok(false) };
+        let TxnTable { bulk: Some(bulk), table, layout, times, .. } = &mut self.tables[t] else { return Ok(false) };
         if !bulk.takes_appended() {
             return Ok(false);
         }
         bulk.run.append(write);
         let Some(row) = bulk.run.last() else { return Ok(false) };
-        let is_plain = !table.may_be_gone(layout.time(row)) && row.len() <= limits::MAX_ROW_BYTES;
+        let time = layout.time(row);
+        let is_plain = !table.may_be_gone(time) && times.contains(&time) && row.len() <= limits::MAX_ROW_BYTES;
         let is_unchecked = bulk.takes_unchecked();
         let is_taken = is_plain && (is_unchecked || self.is_last_behind_newest(t)?);
         let TxnTable { bulk: Some(bulk), table, layout, fates: RowFates { offered, .. }, .. } = &mut self.tables[t]

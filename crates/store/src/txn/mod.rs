@@ -3,6 +3,7 @@
 //! Nothing that it writes is seen by others, or logged, before `commit` (commit.rs). Inserts check their key against
 //! what is committed now, whatever the snapshot, and again at commit if somebody else committed in between.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -39,7 +40,7 @@ mod times;
 use keys::{entry_of, own_version};
 pub use losses::Loss;
 use losses::{RowFates, Watched};
-pub use times::TimeCount;
+pub use times::{TimeCount, beyond_unit};
 
 /// What a transaction's reads see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +121,8 @@ pub(crate) struct TxnTable {
     /// The transaction has locked it as a whole, which stands for locks of rows.
     is_locked_whole: bool,
     fates: RowFates,
+    /// Times that rows may have.
+    times: RangeInclusive<u64>,
 }
 
 impl TxnTable {
@@ -340,6 +343,7 @@ impl Txn {
             return Err(Error::LimitExceeded { what: "the size of a row".into(), limit: limits::MAX_ROW_BYTES as u64 });
         }
         let t = self.table_index(table);
+        self.tables[t].check_time(row)?;
         let mut key = Key::new();
         self.tables[t].layout.push_key(row, &mut key);
         if self.refuses(t, &key) {
@@ -389,6 +393,7 @@ impl Txn {
         let mut key = Key::new();
         self.tables[t].layout.push_key(row, &mut key);
         self.tables[t].fates.offered += 1;
+        self.tables[t].check_time(row)?;
         let old_row = self.indexed_row(table, old_key)?;
         if key.as_slice() == old_key {
             let entries = self.claim_entries(t, old_row.as_deref(), row, OnDuplicate::Fail)?;
@@ -697,6 +702,7 @@ impl Txn {
             own_of_tiers: None,
             is_locked_whole: false,
             fates: RowFates::default(),
+            times: table.exact_times(),
         });
         self.tables.len() - 1
     }
