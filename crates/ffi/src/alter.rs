@@ -223,6 +223,10 @@ unsafe fn altered_schema(format: &RecordFormat, definition: &Definition, request
     keep_key(format, definition, request, old, &mut schema)?;
     keep_indexes(format, definition, request, &mut schema);
     keep_tiers(old, &mut schema);
+    let unit = |schema: &Schema| schema.time.map(|time| time.unit);
+    if unit(old) != unit(&schema) && schema.tiers.iter().any(|tier| old.tiers.iter().any(|was| was.id == tier.id)) {
+        return Err(needs_copy("with TIME_UNIT the buckets of tiers change"));
+    }
     keep_order(old, &mut schema);
     schema.next_column = next;
     let id_of = |schema: &Schema| schema.auto_increment.map(|a| schema.columns[usize::from(a.column)].id);

@@ -4,6 +4,7 @@
 //! with a text that names the option and shows a good one. What options mean for each other is checked in `tiers.rs`
 //! and `definition.rs`.
 
+use rrd_store::limits::MIN_RING_BYTES;
 use rrd_store::schema::{Bucket, Compression, Ring, SourceType, TierDef, TimeUnit};
 
 use crate::status::{Failure, Outcome};
@@ -142,7 +143,7 @@ pub fn table_options(pairs: &[Pair]) -> Outcome<TableOptions> {
             "RETENTION" => options.ring.retention = Some(length(name, value, "'90d' or '1 YEAR'")?),
             "MAX_ROWS" => options.ring.max_rows = Some(good(name, value, count(value), "100000")?),
             "SERIES_MAX_ROWS" => options.ring.series_max_rows = Some(good(name, value, count(value), "'100000'")?),
-            "MAX_BYTES" => options.ring.max_bytes = Some(good(name, value, size(value), "'10G'")?),
+            "MAX_BYTES" => options.ring.max_bytes = Some(ring_bytes(name, value)?),
             "STEP" => options.step = Some(length(name, value, "'5m' or '10 SECOND'")?),
             "XFF" => {
                 let example = "'0.5' (a share from 0 up to, not including, 1)";
@@ -185,6 +186,18 @@ fn good<T>(name: &str, value: &str, parsed: Option<T>, example: &str) -> Outcome
     parsed.ok_or_else(|| {
         Failure::invalid(format!("option {name}='{value}' cannot be understood; write for example {name}={example}"))
     })
+}
+
+/// Bytes of a ring.
+fn ring_bytes(name: &str, value: &str) -> Outcome<u64> {
+    let bytes = good(name, value, size(value), "'10G'")?;
+    match bytes < MIN_RING_BYTES {
+        true => Err(Failure::invalid(format!(
+            "option {name}='{value}' is too small to keep anything; write at least {name}='{}K'",
+            MIN_RING_BYTES >> 10
+        ))),
+        false => Ok(bytes),
+    }
 }
 
 /// A length of time in microseconds.

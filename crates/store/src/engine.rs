@@ -192,6 +192,7 @@ impl Engine {
         crate::workers::start(&engine)?;
         engine.settle_rings()?;
         engine.settle_tiers();
+        engine.recall_horizons();
         engine.all_tables().iter().for_each(|t| engine.workers.ask_merge(t.id));
         engine.note_start();
         Ok(engine)

@@ -143,6 +143,16 @@ impl Gate {
         }
     }
 
+    /// Sets the horizon back, for all snapshots. Nothing may be left behind where it was.
+    pub(crate) fn recall(&self, position: Position) {
+        let mut moves = self.moves.write();
+        if self.floors.read().is_none() {
+            self.visible_from.store(position.time.saturating_add(1), Ordering::Release);
+        }
+        *self.kept.write() = position.clone();
+        *moves = Vec::from_iter((position != Position::default()).then_some((0, position)));
+    }
+
     /// The position that the manifest has.
     pub(crate) fn kept(&self) -> Position {
         self.kept.read().clone()

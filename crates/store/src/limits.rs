@@ -134,3 +134,6 @@ pub const ROW_LOCK_BYTES: u64 = 160;
 
 /// Row locks that each transaction may have when all locks together take as much memory as they may: short transactions go on.
 pub const ROW_LOCKS_FOR_ALL: usize = 1024;
+
+/// Bytes of a ring at least: a segment takes some KiB beside its rows, and a flush and a merge want room beside what is there.
+pub const MIN_RING_BYTES: u64 = 64 << 10;

@@ -173,6 +173,7 @@ fn flush_loop(weak: &Weak<Engine>) {
             ticked = Instant::now();
             sync_log(&engine);
             engine.follow_clock();
+            engine.recall_horizons();
         }
     }
 }

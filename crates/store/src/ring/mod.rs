@@ -12,6 +12,7 @@ mod durable;
 mod expire;
 mod floors;
 mod lost;
+mod recall;
 mod rows;
 mod series;
 

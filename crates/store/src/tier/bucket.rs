@@ -188,7 +188,8 @@ mod tests {
     #[test]
     fn nothing_comes_after_the_last_bucket() {
         for (width, bias) in [(4, 1 << 31), (4, 0), (8, 1 << 63), (8, 0)] {
-            let buckets = Buckets { bucket: fixed(60 * MINUTE), lane: crate::time::tests::lane(TimeUnit::S, bias, width) };
+            let buckets =
+                Buckets { bucket: fixed(60 * MINUTE), lane: crate::time::tests::lane(TimeUnit::S, bias, width) };
             let largest = buckets.lane.largest();
             let all = [Interval { first: 0, last: u64::MAX }];
             for line in [largest, largest - 1, largest.saturating_add(1), u64::MAX] {

@@ -188,6 +188,22 @@ impl Table {
         [edit(GONE_PROPERTY), edit(SERIES_GONE_PROPERTY)]
     }
 
+    /// From when on buckets can be computed, if rows from a time on are there.
+    pub(crate) fn gone_line(&self, time: u64) -> u64 {
+        self.dependents.read().line(time)
+    }
+
+    /// The edit that says so, whatever the manifest had.
+    pub(crate) fn gone_edit_of(&self, line: u64) -> Option<Edit> {
+        let value = line.to_le_bytes().to_vec();
+        (self.gone_until() > 0).then(|| Edit::SetProperty { table: self.id, name: GONE_PROPERTY.into(), value })
+    }
+
+    /// After that edit.
+    pub(crate) fn set_gone_until(&self, line: u64) {
+        self.gone_until.store(line, Ordering::Release);
+    }
+
     /// Buckets that begin before this time cannot be computed from the table's rows any more.
     pub(crate) fn gone_until(&self) -> u64 {
         self.gone_until.load(Ordering::Acquire)

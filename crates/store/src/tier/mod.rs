@@ -48,7 +48,7 @@ pub struct Tier {
     /// The tier that it is computed from, by its place among the table's; `None`: from the rows.
     pub source: Option<usize>,
     /// Rows with times before this one do not move its horizon; see [`crate::Engine::turn_tiers`].
-    turns_at: AtomicU64,
+    pub(crate) turns_at: AtomicU64,
 }
 
 /// For each tier of a table the one that it is computed from: the coarsest of those whose buckets nest in its own.
