@@ -58,18 +58,18 @@ impl Engine {
     /// Writes all frozen memtables of a table to segments, oldest first.
     pub(crate) fn flush_frozen(&self, table: &Arc<Table>) -> Result<()> {
         // What was not written is tried again in the background: commits may wait for its memory, and nobody else asks for it.
-        self.try_flush_frozen(table).inspect_err(|_| self.workers.ask_flush(table.id))
+        self.try_flush_frozen(table).inspect_err(|_| self.workers.ask_flush_later(table.id))
     }
 
     fn try_flush_frozen(&self, table: &Arc<Table>) -> Result<()> {
         let (mut takes, mut tries) = (None, 0);
         loop {
             let ring = self.space_of_ring(table)?;
-            let _turn = ring.as_ref().map(|space| space.take_turn());
+            let _turn = ring.as_ref().map(|space| self.workers.stand_aside(|| space.take_turn()));
             // Only now: no room is to be made for what somebody else has flushed meanwhile.
             let Some((oldest, _)) = table.version().frozen.first().cloned() else { return Ok(()) };
             let room = self.make_room_for_flush(table, &oldest, takes.take())?;
-            let _alone = table.maintenance.lock_for_flush();
+            let _alone = self.workers.stand_aside(|| table.maintenance.lock_for_flush());
             // Somebody else may have flushed it meanwhile.
             let frozen = table.version().frozen.first().cloned().filter(|(memtable, _)| Arc::ptr_eq(memtable, &oldest));
             if let Some((memtable, complete_up_to)) = frozen {
@@ -87,7 +87,7 @@ impl Engine {
             let oldest = table.version().frozen.first().cloned();
             let Some((memtable, complete_up_to)) = oldest else { return Ok(()) };
             let flushed = self.flush_memtable(table, &memtable, complete_up_to, None);
-            flushed.inspect_err(|_| self.workers.ask_flush(table.id))?;
+            flushed.inspect_err(|_| self.workers.ask_flush_later(table.id))?;
         }
     }
 

@@ -1,5 +1,8 @@
 //! Every maximum of the store, with its reason.
 
+/// Threads that flush. One works at a time; the others are for tables whose flush waits for readers or for its turn.
+pub const FLUSH_THREADS: usize = 4;
+
 /// Columns of a table, hidden lanes included: MariaDB's own limit is 4096, hidden lanes add at most one each.
 pub const MAX_COLUMNS: usize = 8192;
 

@@ -1,9 +1,14 @@
-//! Background threads: one flushes memtables and syncs the log each second, one merges segments.
+//! Background threads: flushes, merges, and two clocks, one that syncs the log and one that moves horizons.
 //!
-//! They are told which tables have work; a table whose work failed (a full disk, say) stays on the list and is tried
-//! again a second later. Committers that wait for memory get the error instead of waiting for ever.
+//! They are told which tables have work; a table whose work failed (a full disk, say) is tried again a second later, and
+//! the others do not wait for it. Committers that wait for memory get the error instead of waiting for ever.
+//!
+//! One flush works at a time. A flush that waits (for readers of a ring of bytes, or for its turn in a ring) stands aside:
+//! another thread flushes the next table. The log has a thread of its own, so that a commit that was acknowledged without
+//! a sync is on disk within about a second, whatever a flush or a commit waits for.
 
-use std::collections::BTreeSet;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
@@ -14,6 +19,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::limits;
 use crate::manifest::edit::TableId;
 use crate::pause::Pause;
 use crate::table::Table;
@@ -32,12 +38,25 @@ pub(crate) struct Workers {
     work: Condvar,
     /// A flush ended, well or not.
     flushed: Condvar,
+    /// The end has come.
+    ended: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+thread_local! {
+    /// Set while this thread flushes a table for [`flush_loop`].
+    static IS_FLUSHING: Cell<bool> = const { Cell::new(false) };
 }
 
 #[derive(Default)]
 struct Lists {
     flush: BTreeSet<TableId>,
+    /// Tables whose flush failed, and when it is tried again.
+    flush_later: BTreeMap<TableId, Instant>,
+    /// Tables that a thread flushes.
+    flushing: BTreeSet<TableId>,
+    /// How many of these threads do not stand aside.
+    flushes_at_work: usize,
     merge: BTreeSet<TableId>,
     /// Tables to look at with the next tick: what could go is still seen by a snapshot.
     merge_later: BTreeSet<TableId>,
@@ -53,6 +72,7 @@ impl Workers {
             lists: Mutex::default(),
             work: Condvar::new(),
             flushed: Condvar::new(),
+            ended: Condvar::new(),
             threads: Mutex::default(),
         }
     }
@@ -66,6 +86,23 @@ impl Workers {
     pub fn ask_flush(&self, table: TableId) {
         self.lists.lock().flush.insert(table);
         self.work.notify_all();
+    }
+
+    /// A flush of a table failed: it is tried again a second later.
+    pub fn ask_flush_later(&self, table: TableId) {
+        self.lists.lock().flush_later.insert(table, Instant::now() + TICK);
+    }
+
+    /// Runs what may wait for others. On a thread that flushes, the next table is flushed by another one meanwhile.
+    pub fn stand_aside<T>(&self, wait: impl FnOnce() -> T) -> T {
+        if !IS_FLUSHING.get() {
+            return wait();
+        }
+        self.lists.lock().flushes_at_work -= 1;
+        self.work.notify_all();
+        let result = wait();
+        self.lists.lock().flushes_at_work += 1;
+        result
     }
 
     /// A table got new segments.
@@ -97,7 +134,7 @@ impl Workers {
         let before = lists.flushes;
         // Room is made before it is noted: whoever sees none here is called when there is.
         while is_over() && lists.flushes == before && !lists.stop {
-            if self.flushed.wait_for(&mut lists, TICK).timed_out() && lists.flush.is_empty() {
+            if self.flushed.wait_for(&mut lists, TICK).timed_out() && !lists.has_flushes() {
                 break;
             }
         }
@@ -107,7 +144,7 @@ impl Workers {
     /// How many tables wait for a flush and for a merge.
     pub fn waiting(&self) -> (usize, usize) {
         let lists = self.lists.lock();
-        (lists.flush.len(), lists.merge.len())
+        (lists.flush.union(&lists.flush_later.keys().copied().collect()).count(), lists.merge.len())
     }
 
     /// Why the last flush failed, if it did.
@@ -119,6 +156,7 @@ impl Workers {
     pub fn stop(&self) {
         self.lists.lock().stop = true;
         self.work.notify_all();
+        self.ended.notify_all();
         self.flushed.notify_all();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             if thread.join().is_err() {
@@ -136,8 +174,9 @@ pub(crate) fn start(engine: &Arc<Engine>) -> Result<()> {
     if !engine.workers.background {
         return Ok(());
     }
-    let jobs: [(&str, Job); 2] = [("rrd-flush", flush_loop), ("rrd-merge", merge_loop)];
-    for (name, job) in jobs {
+    let flushes = std::iter::repeat_n(("rrd-flush", flush_loop as Job), limits::FLUSH_THREADS);
+    let others: [(&str, Job); 3] = [("rrd-merge", merge_loop), ("rrd-log", log_loop), ("rrd-clock", clock_loop)];
+    for (name, job) in flushes.chain(others) {
         let weak = Arc::downgrade(engine);
         let guarded = move || {
             if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(&weak))).is_err()
@@ -153,33 +192,68 @@ pub(crate) fn start(engine: &Arc<Engine>) -> Result<()> {
 }
 
 fn flush_loop(weak: &Weak<Engine>) {
-    let mut ticked = Instant::now();
     while let Some(engine) = weak.upgrade() {
         let workers = &engine.workers;
         let table = {
             let mut lists = workers.lists.lock();
-            if lists.flush.is_empty() && !lists.stop {
+            if lists.next_flush().is_none() && !lists.stop {
                 workers.work.wait_for(&mut lists, TICK);
             }
             if lists.stop {
                 return;
             }
-            lists.flush.pop_first()
+            lists.take_flush()
         };
-        if let Some(id) = table {
-            flush_one(&engine, id);
+        let Some(id) = table else { continue };
+        IS_FLUSHING.set(true);
+        // A panic poisons the engine; until then the others are not held up by a flush that is no more.
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| flush_one(&engine, id)));
+        IS_FLUSHING.set(false);
+        {
+            let mut lists = workers.lists.lock();
+            lists.flushing.remove(&id);
+            lists.flushes_at_work -= 1;
         }
-        if ticked.elapsed() >= TICK {
-            ticked = Instant::now();
-            sync_log(&engine);
-            engine.follow_clock();
-            engine.recall_horizons();
+        workers.work.notify_all();
+        if let Err(panic) = ended {
+            std::panic::resume_unwind(panic);
         }
+    }
+}
+
+impl Lists {
+    /// The table that is flushed next, if one may be.
+    fn next_flush(&mut self) -> Option<TableId> {
+        let now = Instant::now();
+        let due: Vec<TableId> = self.flush_later.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).collect();
+        for id in due {
+            self.flush_later.remove(&id);
+            self.flush.insert(id);
+        }
+        if self.flushes_at_work > 0 {
+            return None;
+        }
+        self.flush.iter().copied().find(|id| !self.flushing.contains(id))
+    }
+
+    fn take_flush(&mut self) -> Option<TableId> {
+        let id = self.next_flush()?;
+        self.flush.remove(&id);
+        self.flush_later.remove(&id);
+        self.flushing.insert(id);
+        self.flushes_at_work += 1;
+        Some(id)
+    }
+
+    /// Whether a flush is under way, or will be.
+    fn has_flushes(&self) -> bool {
+        !(self.flush.is_empty() && self.flush_later.is_empty() && self.flushing.is_empty())
     }
 }
 
 fn flush_one(engine: &Arc<Engine>, id: TableId) {
     let Some(table) = engine.table_by_id(id) else { return };
+    engine.pause_points.pass("a flush begins");
     // What is not in a memtable (a bulk statement) waits for nobody else to set one aside.
     if table.version().active.touched().is_some_and(|touched| touched.has_more()) {
         engine.freeze(&table);
@@ -201,11 +275,44 @@ fn flush_one(engine: &Arc<Engine>, id: TableId) {
             engine.activity.flush_failures.fetch_add(1, Ordering::Relaxed);
             tracing::error!(table = table.name(), %error, "could not write a memtable to disk; trying again");
             lists.flush_error = Some(error.to_string());
-            lists.flush.insert(id);
+            lists.flush_later.insert(id, Instant::now() + TICK);
             engine.workers.flushed.notify_all();
-            engine.workers.work.wait_for(&mut lists, TICK);
         }
     }
+}
+
+/// Calls `each` once a second, until the engine is gone or told to stop.
+fn tick_loop(weak: &Weak<Engine>, each: fn(&Arc<Engine>)) {
+    let mut next = Instant::now() + TICK;
+    while let Some(engine) = weak.upgrade() {
+        {
+            let mut lists = engine.workers.lists.lock();
+            while !lists.stop && Instant::now() < next {
+                engine.workers.ended.wait_until(&mut lists, next);
+            }
+            if lists.stop {
+                return;
+            }
+        }
+        each(&engine);
+        next = (next + TICK).max(Instant::now());
+    }
+}
+
+/// Nothing but the sync itself is done here, so that nothing holds it up.
+fn log_loop(weak: &Weak<Engine>) {
+    tick_loop(weak, |engine| sync_log(engine));
+}
+
+fn clock_loop(weak: &Weak<Engine>) {
+    tick_loop(weak, |engine| {
+        if engine.poisoned().is_none() {
+            // Commits that were acknowledged may be among refused records.
+            engine.keep_refused();
+        }
+        engine.follow_clock();
+        engine.recall_horizons();
+    });
 }
 
 fn sync_log(engine: &Engine) {
@@ -219,8 +326,6 @@ fn sync_log(engine: &Engine) {
         tracing::error!(%error, "could not sync the log");
         engine.poison_unless_full(&error);
     }
-    // Commits that were acknowledged may be among refused records.
-    engine.keep_refused();
 }
 
 fn merge_loop(weak: &Weak<Engine>) {
@@ -248,5 +353,49 @@ fn merge_loop(weak: &Weak<Engine>) {
                 workers.work.wait_for(&mut lists, TICK);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(workers: &Workers) -> Option<u32> {
+        workers.lists.lock().take_flush().map(|id| id.0)
+    }
+
+    #[test]
+    fn a_flush_that_waits_lets_the_next_one_work() {
+        let workers = Workers::new(false);
+        (1..=3).for_each(|id| workers.ask_flush(TableId(id)));
+        assert_eq!(take(&workers), Some(1));
+        workers.ask_flush(TableId(1));
+        assert_eq!(take(&workers), None, "one works at a time");
+        IS_FLUSHING.set(true);
+        workers.stand_aside(|| {
+            assert_eq!(take(&workers), Some(2), "not the table that a thread flushes");
+            assert_eq!(take(&workers), None);
+        });
+        assert_eq!(workers.lists.lock().flushes_at_work, 2, "both go on");
+        IS_FLUSHING.set(false);
+        workers.stand_aside(|| assert_eq!(take(&workers), None, "a thread that does not flush makes no room"));
+    }
+
+    #[test]
+    fn a_table_whose_flush_failed_does_not_hold_up_others() {
+        let workers = Workers::new(false);
+        workers.ask_flush_later(TableId(1));
+        workers.ask_flush(TableId(2));
+        assert_eq!(take(&workers), Some(2));
+        {
+            let mut lists = workers.lists.lock();
+            lists.flushing.clear();
+            lists.flushes_at_work = 0;
+            assert_eq!(lists.take_flush(), None, "not before its time");
+            assert!(lists.has_flushes());
+            lists.flush_later.values_mut().for_each(|at| *at = Instant::now());
+        }
+        assert_eq!(take(&workers), Some(1));
+        assert_eq!(take(&workers), None);
     }
 }

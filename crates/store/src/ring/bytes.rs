@@ -169,7 +169,7 @@ impl Engine {
     /// `MAX_BYTES`, and a little more. Not with a maintenance lock held.
     pub(crate) fn make_room(&self, table: &Arc<Table>, incoming: u64) -> Result<Option<Arc<Room>>> {
         let Some(RingOfBytes { base, space, max_bytes }) = self.ring_of_bytes(table)? else { return Ok(None) };
-        let _one = base.making_room.lock();
+        let _one = self.workers.stand_aside(|| base.making_room.lock());
         self.let_go(&base, &space);
         let excess = space.excess(incoming);
         if excess > 0 {
@@ -230,7 +230,7 @@ impl Engine {
                 if reader.is_some_and(|(_, since)| since.elapsed() >= READERS_WAIT) || !self.workers.is_background() {
                     return Ok(true);
                 }
-                std::thread::sleep(READERS_TICK);
+                self.workers.stand_aside(|| std::thread::sleep(READERS_TICK));
                 continue;
             }
             if let Some((part, segment)) = self.next_to_trim(base) {
@@ -296,7 +296,7 @@ impl Engine {
             && since.elapsed() < READERS_WAIT
             && self.workers.is_background()
         {
-            std::thread::sleep(READERS_TICK);
+            self.workers.stand_aside(|| std::thread::sleep(READERS_TICK));
         }
     }
 
