@@ -3,7 +3,7 @@
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 
 # What follows "##" is what `make help` says of a target.
-.PHONY: help build demo test bench footprint server stop lint
+.PHONY: help build demo test bench footprint deb server stop lint
 .DEFAULT_GOAL := help
 
 help:   ## list these targets
@@ -27,6 +27,9 @@ bench: build ## load and query the same data in RRD and its peers, table and plo
 footprint: build ## bytes on disk over twenty laps of rings and of InnoDB, and the plot in docs/bench/
 	@scripts/venv.sh bench
 	@build/venv/bin/python bench/footprint.py
+
+deb: build ## the Debian package mariadb-plugin-rrd for the server that was found, into build/deb/
+	@scripts/deb.sh
 
 server: build ## start a private server with the engine and say how to connect
 	@scripts/server.sh start

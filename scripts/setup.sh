@@ -6,7 +6,7 @@
 # Everything but the packages stays inside build/. As root missing packages are installed; as
 # anybody else the one command that installs them is printed. Ends with build/env, from which
 # all other scripts learn the paths. A second run only checks and takes about a second.
-# "setup.sh bench" wants the benchmark's packages too.
+# "setup.sh bench" wants the benchmark's packages too, "setup.sh deb" those that make and try Debian packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -17,12 +17,16 @@ say()  { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
 case ${1:-} in
-    '')    marks=mariadb ;;
-    bench) marks='mariadb|bench' ;;
-    *)     fail "use: setup.sh [bench]" ;;
+    '')        marks=mariadb ;;
+    bench|deb) marks="mariadb|$1" ;;
+    *)         fail "use: setup.sh [bench|deb]" ;;
 esac
-plain_packages()   { grep -vE '^(#|mariadb |bench |$)' scripts/packages.txt; }
-mariadb_packages() { sed -nE "s/^($marks) //p" scripts/packages.txt; }
+# The file's other words at the start of a line are marks.
+plain_packages() {
+    grep -vE '^(#|mariadb |bench |deb |$)' scripts/packages.txt
+    [[ $marks != *deb ]] || sed -n 's/^deb //p' scripts/packages.txt
+}
+mariadb_packages() { sed -nE "s/^(${marks%|deb}) //p" scripts/packages.txt; }
 
 # Upstream's number in a Debian version: 1:10.11.18-0+deb12u1 -> 10.11.18
 upstream() { local v=${1#*:}; printf '%s\n' "${v%%-*}"; }
