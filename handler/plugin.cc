@@ -89,12 +89,12 @@ static struct st_mysql_storage_engine descriptor= {MYSQL_HANDLERTON_INTERFACE_VE
 /* A table of INFORMATION_SCHEMA. */
 #define view_plugin(name, description, init) \
   {MYSQL_INFORMATION_SCHEMA_PLUGIN, &rrd_info_descriptor, name, "The RRD engine's authors", description, \
-   PLUGIN_LICENSE_GPL, init, nullptr, 0x0001, nullptr, nullptr, "0.1", MariaDB_PLUGIN_MATURITY_EXPERIMENTAL}
+   PLUGIN_LICENSE_GPL, init, nullptr, 0x0001, nullptr, nullptr, "0.1", MariaDB_PLUGIN_MATURITY_GAMMA}
 
 /* A function of SQL; its plugin's name is its own. */
 #define function_plugin(name, function, description) \
   {MariaDB_FUNCTION_PLUGIN, &function, name, "The RRD engine's authors", description, \
-   PLUGIN_LICENSE_GPL, nullptr, nullptr, 0x0001, nullptr, nullptr, "0.1", MariaDB_PLUGIN_MATURITY_EXPERIMENTAL}
+   PLUGIN_LICENSE_GPL, nullptr, nullptr, 0x0001, nullptr, nullptr, "0.1", MariaDB_PLUGIN_MATURITY_GAMMA}
 
 maria_declare_plugin(rrd)
 {
@@ -110,7 +110,7 @@ maria_declare_plugin(rrd)
   rrd_status_variables,
   rrd_system_variables,
   "0.1",
-  MariaDB_PLUGIN_MATURITY_EXPERIMENTAL
+  MariaDB_PLUGIN_MATURITY_GAMMA
 },
 {
   MYSQL_STORAGE_ENGINE_PLUGIN,
@@ -125,7 +125,7 @@ maria_declare_plugin(rrd)
   nullptr,
   nullptr,
   "0.1",
-  MariaDB_PLUGIN_MATURITY_EXPERIMENTAL
+  MariaDB_PLUGIN_MATURITY_GAMMA
 },
 view_plugin("RRD_TABLES", "Tables of ENGINE=RRD: rows, bytes, times, options", rrd_init_tables_view),
 view_plugin("RRD_TIERS", "Tiers of tables of ENGINE=RRD: buckets, bytes, times", rrd_init_tiers_view),
