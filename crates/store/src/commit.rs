@@ -405,6 +405,7 @@ impl Engine {
 
     /// Waits for the log record of a commit, then applies it in its turn.
     pub(crate) fn finish_logged(&self, pending: &Arc<Pending>) -> Result<()> {
+        self.pause_points.pass("a commit is queued");
         let durable = match pending.record {
             // Whoever syncs for many applies for them as well, so that each wakes to a commit that is done.
             Some(LogRecord { lsn, mode: FlushLog::Sync }) => self.wal.flush(lsn, true, &|| self.apply_ready()),

@@ -145,3 +145,52 @@ fn the_first_rows_of_a_bulk_statement_wait_and_no_others() {
         slow.rollback();
     }
 }
+
+/// A commit that is queued has its number, but its rows cannot be seen yet.
+#[test]
+fn an_insert_that_waits_for_a_queued_commit_is_told_by_itself() {
+    let (engine, table) = create();
+    let mut fast = engine.begin();
+    insert(&mut fast, &table, 1, 1).expect("insert");
+    std::thread::scope(|scope| {
+        let queued = engine.pause_points().close("a commit is queued");
+        let commit = scope.spawn(|| fast.commit());
+        queued.until_reached(1);
+        let slow = scope.spawn(|| {
+            let mut slow = engine.begin();
+            let told = (insert(&mut slow, &table, 1, 2), insert(&mut slow, &table, 2, 1));
+            (told, slow.commit())
+        });
+        until_waiting(&engine);
+        drop(queued);
+        commit.join().expect("thread").expect("commit");
+        let (told, committed) = slow.join().expect("thread");
+        assert!(
+            matches!(told, (Err(Error::Duplicate { index: 0, .. }), Err(Error::Duplicate { index: 1, .. }))),
+            "{told:?}"
+        );
+        committed.expect("there is nothing to commit");
+    });
+}
+
+/// What a transaction knows of the newest rows while a commit is queued does not hold after that.
+#[test]
+fn the_newest_row_is_looked_up_again_after_a_queued_commit() {
+    let (engine, table) = create();
+    let mut fast = engine.begin();
+    insert(&mut fast, &table, 7, 7).expect("insert");
+    let mut slow = engine.begin();
+    std::thread::scope(|scope| {
+        let queued = engine.pause_points().close("a commit is queued");
+        let commit = scope.spawn(|| fast.commit());
+        queued.until_reached(1);
+        insert(&mut slow, &table, 5, 5).expect("another key");
+        drop(queued);
+        commit.join().expect("thread").expect("commit");
+    });
+    for (key, value) in [(7, 8), (8, 7)] {
+        let told = insert(&mut slow, &table, key, value);
+        assert!(matches!(told, Err(Error::Duplicate { .. })), "{told:?}");
+    }
+    slow.commit().expect("a commit has nothing to refuse");
+}

@@ -26,10 +26,10 @@ impl Txn {
             let table = self.tables[t].table.clone();
             self.lock_row(&table, key, LockMode::Exclusive)?;
         }
-        let seen_seq = self.tables[t].table.last_commit_seq.load(Ordering::Acquire);
+        let applied_seq = self.engine.visible_seq.load(Ordering::Acquire);
         let expects_absent = self.expect_absent(t, key, row, mode)?;
         if mode == OnDuplicate::Fail && expects_absent.is_some() && self.locks_new_keys() {
-            self.lock_new_key(t, key, row, seen_seq)?;
+            self.lock_new_key(t, key, row, applied_seq)?;
         }
         Ok(expects_absent)
     }
@@ -51,9 +51,9 @@ impl Txn {
         }
     }
 
-    /// Locks a key that was free after the commit `seen_seq`, and waits for a transaction that has inserted it and is not
-    /// decided. The table itself is not locked: a DELETE by chunk does not touch rows that are not committed.
-    fn lock_new_key(&mut self, t: usize, key: &Key, row: &[u8], seen_seq: u64) -> Result<()> {
+    /// Locks a key that was free when the commits up to `applied_seq` had been applied, and waits for a transaction that has
+    /// inserted it and is not decided. The number may not be that of a commit which is only queued: its rows were not seen. The table itself is not locked: a DELETE by chunk does not touch rows that are not committed.
+    fn lock_new_key(&mut self, t: usize, key: &Key, row: &[u8], applied_seq: u64) -> Result<()> {
         let entry = &self.tables[t];
         if entry.layout.schema().row_number.is_some() || self.new_keys_locked >= self.engine.tuning.new_key_locks {
             return Ok(());
@@ -71,8 +71,8 @@ impl Txn {
             locked => locked?,
         };
         self.new_keys_locked += usize::from(is_new);
-        if table.last_commit_seq.load(Ordering::Acquire) == seen_seq
-            || table.find(key, seen_seq)?.is_none_or(|found| found.row.is_none())
+        if table.last_commit_seq.load(Ordering::Acquire) <= applied_seq
+            || table.find(key, applied_seq)?.is_none_or(|found| found.row.is_none())
         {
             return Ok(());
         }
@@ -243,9 +243,10 @@ impl Txn {
         };
         if is_behind_own {
             entry.check.get_or_insert_with(|| engine.take_snapshot_for_checks(id));
+            let applied_seq = seen_seq.min(engine.visible_seq.load(Ordering::Acquire));
             if entry.table.is_short_behind_newest(int_key.short(series, rest), &mut entry.place) {
                 if !std::mem::replace(&mut entry.is_untold, true) {
-                    entry.newest_seq = seen_seq;
+                    entry.newest_seq = applied_seq;
                 }
                 entry.streak = Some(Streak { series, rest, seen_seq });
                 return Ok(true);
@@ -263,7 +264,8 @@ impl Txn {
     pub(super) fn look_up_newest(&mut self, t: usize, series: &[u8], rest: &[u8], seen_seq: u64) -> Result<bool> {
         let entry = &mut self.tables[t];
         if entry.newness.newest.is_empty() {
-            entry.newest_seq = seen_seq;
+            // Rows of a commit that is only queued are not seen here: the newest is looked up again then.
+            entry.newest_seq = seen_seq.min(self.engine.visible_seq.load(Ordering::Acquire));
         }
         entry.newness.forget_if_full();
         let mut newest = entry.newness.newest.get(series).cloned().unwrap_or_default();
