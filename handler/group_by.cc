@@ -95,17 +95,25 @@ public:
   }
 };
 
-/* An average that is not rounded to its column's digits. */
+/*
+  An average that is not rounded to its column's digits, or a sum of floats that may be infinite, as it is to the server's
+  expressions, where its column can only have the largest double.
+*/
 class Item_average final : public Item_field
 {
 public:
-  Item_average(THD *thd, Field *field, Item_sum_avg *of, Averages kind) : Item_field(thd, field), m_of(of), m_kind(kind)
+  Item_average(THD *thd, Field *field, Item_sum *of, Averages kind) : Item_field(thd, field), m_of(of), m_kind(kind)
   {
     set_refers_to_temp_table();
     name= of->name;
   }
 
-  void set(const RrdAggregateValue &value) { m_value= value; }
+  void set(const RrdAggregateValue &value)
+  {
+    m_value= value;
+    if (m_of->sum_func() == Item_sum::SUM_FUNC)
+      m_value.count= 1;
+  }
 
   double val_real() override
   {
@@ -131,7 +139,7 @@ public:
       return val_decimal_from_real(to);
     my_decimal sum;
     to_decimal(m_value, &sum);
-    return divided(sum, m_value.count, m_of, to);
+    return divided(sum, m_value.count, static_cast<Item_sum_avg *>(m_of), to);
   }
   String *val_str(String *to) override
   {
@@ -171,7 +179,7 @@ public:
   }
 
 private:
-  Item_sum_avg *m_of;
+  Item_sum *m_of;
   Averages m_kind;
   RrdAggregateValue m_value= {};
 };
@@ -264,9 +272,11 @@ bool Rrd_group_by::bind()
       static_cast<Field_num *>(column.field)->zerofill= false;
       column.field->flags&= ~ZEROFILL_FLAG;
     }
-    if (column.output->source == Rrd_output::AVERAGE && m_averages != ROUNDED)
+    const bool is_float_sum= column.output->source == Rrd_output::SUM && m_averages == EXACT &&
+      column.field->type() == MYSQL_TYPE_DOUBLE;
+    if ((column.output->source == Rrd_output::AVERAGE && m_averages != ROUNDED) || is_float_sum)
     {
-      Item_sum_avg *sum= static_cast<Item_sum_avg *>(column.output->item);
+      Item_sum *sum= static_cast<Item_sum *>(column.output->item);
       column.average= new (thd->mem_root) Item_average(thd, column.field, sum, m_averages);
     }
     if (column.average || Item_double::is_for(outputs[i], column.field))

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use rrd_store::Table;
-use rrd_store::aggregate::{Aggregate, Group, Query};
+use rrd_store::aggregate::{Aggregate, Answer, Group, Query};
 use rrd_store::limits;
 use rrd_store::schema::Lane;
 
@@ -214,16 +214,27 @@ impl AggregateQuery {
         self.ranges.iter().map(|(low, high)| table.estimate_rows(Some(low), high.as_deref())).sum()
     }
 
-    /// Runs it.
-    pub fn run(self, table: &Arc<Table>, session: &mut Session) -> Outcome<Aggregation> {
-        let answer = session.aggregate(table, &self.query)?;
-        Ok(Aggregation::new(self.format, self.query, answer, self.shape))
-    }
-
-    /// Runs it over another partition, and adds what comes of it to `to`.
-    pub fn run_also(self, table: &Arc<Table>, session: &mut Session, to: &mut Aggregation) -> Outcome<()> {
-        to.add(session.aggregate(table, &self.query)?);
-        Ok(())
+    /// Runs it over the partitions of a table, of which `first` and this query are one.
+    pub fn run(
+        self,
+        first: &Arc<Table>,
+        others: &[(Arc<Table>, AggregateQuery)],
+        session: &mut Session,
+    ) -> Outcome<Aggregation> {
+        let mut answers = vec![session.aggregate(first, &self.query)?];
+        for (table, of_table) in others {
+            answers.push(session.aggregate(table, &of_table.query)?);
+        }
+        if answers.iter().any(Answer::depends_on_order) {
+            let others = others.iter().map(|(table, of_table)| (table, &of_table.query));
+            let partitions: Vec<_> = std::iter::once((first, &self.query)).chain(others).collect();
+            answers = vec![session.aggregate_in_order(&partitions)?];
+        }
+        let mut answers = answers.into_iter();
+        let mut all = Aggregation::new(self.format, self.query, answers.next().unwrap_or_default(), self.shape);
+        answers.for_each(|answer| all.add(answer));
+        all.finish();
+        Ok(all)
     }
 }
 

@@ -386,8 +386,13 @@ fn add(to: &mut Value, from: Value, aggregate: &Aggregate) {
         (Value::SumFloat { hi: a, lo: c, count: n }, Value::SumFloat { hi: b, lo: d, count: m }) => {
             let sum = *a + b;
             let part = sum - *a;
-            *c += d + ((*a - (sum - part)) + (b - part));
-            *a = sum;
+            let lost = d + ((*a - (sum - part)) + (b - part));
+            // A sum that has overflowed stays so, whatever is added to it.
+            match sum.is_finite() {
+                true => *c += lost,
+                false => *c = 0.0,
+            }
+            *a = if a.is_finite() { sum } else { *a };
             *n += m;
         }
         (_, Value::Null) => {}

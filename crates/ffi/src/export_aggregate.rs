@@ -63,12 +63,13 @@ pub unsafe extern "C" fn rrd_aggregate_run(
                 return Err(Failure::internal("internal error: a query without a table"));
             };
             let handle = &get(*first)?.handle;
-            let mut answer = AggregateQuery::read(handle.format(), get(query)?)?.run(handle.table(), session)?;
+            let mut partitions = Vec::with_capacity(others.len());
             for other in others {
                 let other = &get(*other)?.handle;
-                AggregateQuery::read(other.format(), get(query)?)?.run_also(other.table(), session, &mut answer)?;
+                partitions.push((other.table().clone(), AggregateQuery::read(other.format(), get(query)?)?));
             }
-            answer.finish();
+            let of_first = AggregateQuery::read(handle.format(), get(query)?)?;
+            let answer = of_first.run(handle.table(), &partitions, session)?;
             let answer = RrdAggregation { answer, record_bytes: handle.record_bytes() };
             *get_mut(out)? = Box::into_raw(Box::new(answer));
             Ok(())

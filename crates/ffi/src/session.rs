@@ -208,6 +208,12 @@ impl Session {
         Ok(self.txn.aggregate(table, query, &|| connection.is_killed())?)
     }
 
+    /// See [`Txn::aggregate_in_order`].
+    pub fn aggregate_in_order(&mut self, partitions: &[(&Arc<Table>, &Query)]) -> Outcome<Answer> {
+        let connection = self.connection;
+        Ok(self.txn.aggregate_in_order(partitions, &|| connection.is_killed())?)
+    }
+
     /// Deletes rows by time ([`Txn::delete_times`]); waits for the table as long as the session allows, unless killed.
     pub fn delete_times(&mut self, table: &Arc<Table>, times: Option<(u64, u64)>) -> Outcome<Option<u64>> {
         Ok(self.txn.delete_times(table, times)?)

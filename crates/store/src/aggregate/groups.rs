@@ -93,6 +93,17 @@ impl<'q> Groups<'q> {
         }
     }
 
+    /// Adds floats one after the other.
+    pub fn in_order(mut self) -> Groups<'q> {
+        self.states = self.states.into_iter().map(States::in_order).collect();
+        self
+    }
+
+    /// Goes on with another partition: the same query in the terms of its schema.
+    pub fn go_on_with(&mut self, query: &'q Query, schema: &Arc<Schema>) {
+        (self.query, self.schema) = (query, schema.clone());
+    }
+
     pub fn len(&self) -> usize {
         self.nulls.len()
     }

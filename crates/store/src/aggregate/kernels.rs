@@ -15,7 +15,11 @@ const LONG: usize = 64;
 /// Strands of a search for the smallest or largest value.
 const EXTREME_STRANDS: usize = 8;
 
-/// A sum of floats: `hi + lo`, and of how many.
+/// A float from this magnitude on may make a sum overflow that 2^40 smaller ones do not.
+pub const HUGE: f64 = 1e296;
+
+/// A sum of floats: `hi + lo`, and of how many. `lo` is NaN once a term was [`HUGE`]: whether such a sum overflows on the way
+/// depends on the order of its terms, which is lost here.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FloatSum {
     pub hi: f64,
@@ -44,33 +48,48 @@ impl FloatSum {
     #[inline]
     pub fn extend<T: Copy>(&mut self, values: &[T], float: impl Fn(T) -> f64) {
         self.count += values.len() as u64;
-        if values.len() < LONG {
+        let huge = if values.len() < LONG {
             values.iter().for_each(|&v| self.add(float(v)));
+            values.iter().fold(false, |huge, &v| huge | is_huge(float(v)))
         } else {
-            self.extend_in_strands(values, float);
+            self.extend_in_strands(values, &float)
+        };
+        if huge {
+            self.lo = f64::NAN;
         }
     }
 
-    fn extend_in_strands<T: Copy>(&mut self, values: &[T], float: impl Fn(T) -> f64) {
+    /// Whether a value is [`HUGE`].
+    fn extend_in_strands<T: Copy>(&mut self, values: &[T], float: impl Fn(T) -> f64) -> bool {
         let (mut sums, mut errors) = ([0.0; STRANDS], [0.0; STRANDS]);
+        let mut huge = [false; STRANDS];
         let chunks = values.chunks_exact(STRANDS);
         let rest = chunks.remainder();
         for chunk in chunks {
             for i in 0..STRANDS {
-                let (sum, error) = two_sum(sums[i], float(chunk[i]));
+                let value = float(chunk[i]);
+                let (sum, error) = two_sum(sums[i], value);
                 sums[i] = sum;
                 errors[i] += error;
+                huge[i] |= is_huge(value);
             }
         }
         sums.into_iter().for_each(|sum| self.add(sum));
         errors.into_iter().for_each(|error| self.lo += error);
         rest.iter().for_each(|&v| self.add(float(v)));
+        huge.into_iter().any(|huge| huge) || rest.iter().any(|&v| is_huge(float(v)))
     }
 
-    /// The rounded sum and the rest; a sum that is not finite has none.
+    /// The rounded sum and the rest, which is NaN if the sum depends on the order of its terms.
     pub fn finish(&self) -> (f64, f64) {
-        if self.hi.is_finite() && self.lo.is_finite() { two_sum(self.hi, self.lo) } else { (self.hi, 0.0) }
+        if self.hi.is_finite() && self.lo.is_finite() { two_sum(self.hi, self.lo) } else { (self.hi, f64::NAN) }
     }
+}
+
+/// Also of NaN and infinity.
+#[inline]
+fn is_huge(value: f64) -> bool {
+    !(value.abs() < HUGE)
 }
 
 /// The sum of up to 2^32 integers.

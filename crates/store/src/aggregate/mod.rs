@@ -50,6 +50,27 @@ impl Txn {
     }
 }
 
+impl Txn {
+    /// The answer to a query over the partitions of a table, where [`Answer::depends_on_order`] says so of one of theirs:
+    /// floats are added one after the other in the order of the keys, partition by partition, as a server without
+    /// [`Txn::aggregate`] adds what it reads.
+    pub fn aggregate_in_order(
+        &mut self,
+        partitions: &[(&Arc<Table>, &Query)],
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Answer> {
+        let mut groups: Option<groups::Groups<'_>> = None;
+        for (walk, (table, query)) in (0..).zip(partitions) {
+            let cursor = self.cursor(table)?;
+            check(query, cursor.layout().schema())?;
+            let groups = groups.get_or_insert_with(|| groups::Groups::new(query, cursor.layout().schema()).in_order());
+            groups.go_on_with(query, cursor.layout().schema());
+            tier::add_all(cursor, query, walk, groups, is_cancelled)?;
+        }
+        groups.map_or_else(|| Ok(Answer::default()), groups::Groups::finish)
+    }
+}
+
 /// Which of the values of a group are NULL fits a word.
 const MAX_GROUP_COLUMNS: usize = 64;
 

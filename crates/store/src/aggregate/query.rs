@@ -140,7 +140,7 @@ pub enum Value {
     SumFloat {
         /// The rounded sum; not finite if it is too large, or a term is not.
         hi: f64,
-        /// What rounding lost.
+        /// What rounding lost; NaN if the sum depends on the order of its terms, see [`Answer::depends_on_order`].
         lo: f64,
         /// How many were not NULL.
         count: u64,
@@ -175,6 +175,12 @@ impl Answer {
     /// Row `i`: the values of `Query::groups`, then those of `Query::aggregates`. Panics behind the last one.
     pub fn row(&self, i: usize) -> &[Value] {
         &self.values[i * self.width..(i + 1) * self.width]
+    }
+
+    /// Whether a sum of floats may have overflowed on the way, and so depends on the order in which its terms are added:
+    /// [`Txn::aggregate_in_order`](crate::Txn::aggregate_in_order) adds them one after the other.
+    pub fn depends_on_order(&self) -> bool {
+        self.values.iter().any(|value| matches!(value, Value::SumFloat { lo, .. } if lo.is_nan()))
     }
 
     /// The values of all rows, one row behind the other.

@@ -2,7 +2,7 @@
 
 use rrd_codec::Bitmap;
 
-use super::kernels::{FloatSum, extreme_f32, extreme_f64, range_of_ints, range_of_lines, sum_ints, sum_lines};
+use super::kernels::{FloatSum, HUGE, extreme_f32, extreme_f64, range_of_ints, range_of_lines, sum_ints, sum_lines};
 use super::query::{Aggregate, Value, Wide};
 use super::ranges::next_in;
 use super::strip::{Rows, Strip};
@@ -35,6 +35,8 @@ pub enum States {
         width: u8,
     },
     SumFloat(Vec<FloatSum>),
+    /// Of floats that are added one after the other, and of how many.
+    SumInOrder(Vec<(f64, u64)>),
     /// Of numbers: the bits of the smallest or largest, if there is one.
     Extreme {
         best: Vec<Option<u64>>,
@@ -88,6 +90,14 @@ impl States {
         }
     }
 
+    /// Adds floats of further rows one after the other, as they come.
+    pub fn in_order(self) -> States {
+        match self {
+            States::SumFloat(_) => States::SumInOrder(Vec::new()),
+            other => other,
+        }
+    }
+
     /// Adds a group of no rows.
     pub fn push(&mut self) {
         match self {
@@ -95,6 +105,7 @@ impl States {
             States::SumInt(sums) => sums.push((0, 0)),
             States::SumDecimal { sums, .. } => sums.push((Wide::default(), 0)),
             States::SumFloat(sums) => sums.push(FloatSum::default()),
+            States::SumInOrder(sums) => sums.push((0.0, 0)),
             States::Extreme { best, .. } => best.push(None),
             States::ExtremeBytes { best, .. } => best.push(None),
             States::First(values) => values.push(Value::Null),
@@ -143,6 +154,17 @@ impl States {
             (States::SumFloat(sums), Strip::F32(v)) => {
                 runs.for_each(|run| sums[run.group as usize].extend(&v[span(&run)], |v| f64::from(f32::from_bits(v))));
             }
+            (States::SumInOrder(sums), strip) => runs.for_each(|run| {
+                let sum = &mut sums[run.group as usize];
+                for row in span(&run) {
+                    sum.0 += match strip {
+                        Strip::F64(v) => f64::from_bits(v[row]),
+                        Strip::F32(v) => f64::from(f32::from_bits(v[row])),
+                        _ => 0.0,
+                    };
+                }
+                sum.1 += u64::from(run.end - run.start);
+            }),
             (States::SumDecimal { sums, number, width }, strip) => runs.for_each(|run| {
                 let sum = &mut sums[run.group as usize];
                 for row in span(&run) {
@@ -219,9 +241,11 @@ impl States {
         match self {
             States::Count(_) | States::CountOf(_) => true,
             States::SumInt(_) => matches!(zone.sum, Sum::Int(_)),
-            States::SumFloat(_) => matches!(zone.sum, Sum::Float { .. }),
+            States::SumFloat(_) => matches!(zone.sum, Sum::Float { .. }) && !may_be_huge(zone),
             States::Extreme { .. } => zone.exact,
-            States::SumDecimal { .. } | States::ExtremeBytes { .. } | States::First(_) => zone.nulls == zone.rows,
+            States::SumInOrder(_) | States::SumDecimal { .. } | States::ExtremeBytes { .. } | States::First(_) => {
+                zone.nulls == zone.rows
+            }
         }
     }
 
@@ -293,7 +317,8 @@ impl States {
                 let (hi, lo) = sums[i].finish();
                 Value::SumFloat { hi, lo, count: sums[i].count }
             }
-            States::SumInt(_) | States::SumDecimal { .. } | States::SumFloat(_) => Value::Null,
+            States::SumInOrder(sums) if sums[i].1 > 0 => Value::SumFloat { hi: sums[i].0, lo: 0.0, count: sums[i].1 },
+            States::SumInt(_) | States::SumDecimal { .. } | States::SumFloat(_) | States::SumInOrder(_) => Value::Null,
             States::Extreme { best, lane, .. } => match (best[i], lane) {
                 (None, _) => Value::Null,
                 (Some(bits), Lane::F32) => Value::F32(bits as u32),
@@ -304,6 +329,12 @@ impl States {
             States::First(values) => std::mem::replace(&mut values[i], Value::Null),
         }
     }
+}
+
+/// Whether one of a block's doubles may be [`HUGE`]. No single is: their orders have 32 bits, which are NaN as doubles' orders.
+fn may_be_huge(zone: &ZoneMap) -> bool {
+    let is_huge = |order: u64| f64_of_order(order).abs() >= HUGE;
+    zone.range.is_some_and(|(min, max)| is_huge(min) || is_huge(max))
 }
 
 /// The parts of runs that are not NULL.

@@ -20,8 +20,19 @@ const SPAN_ROWS: usize = 16384;
 /// The answer to a query, from the spans of a cursor.
 pub fn answer(cursor: Cursor, query: &Query, is_cancelled: &dyn Fn() -> bool) -> Result<Answer> {
     let mut groups = Groups::new(query, cursor.layout().schema());
-    for_each_span(cursor, query, is_cancelled, &mut |group, rows| add_rows(group, rows, query, &mut groups))?;
+    add_all(cursor, query, 0, &mut groups, is_cancelled)?;
     groups.finish()
+}
+
+/// Adds the rows of a cursor in their order; no other walk has this number.
+pub fn add_all(
+    cursor: Cursor,
+    query: &Query,
+    walk: u32,
+    groups: &mut Groups<'_>,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<()> {
+    for_each_span(cursor, query, is_cancelled, &mut |group, rows| add_rows(group, rows, query, walk, groups))
 }
 
 /// Calls `take` for the rows of a cursor that lie within the bounds of a query.
@@ -62,7 +73,7 @@ fn rows_within(group: &RowGroup, start: usize, end: usize, query: &Query) -> Res
     Ok((from, query.high.as_deref().map_or(Ok(end), before)?))
 }
 
-fn add_rows(group: &Arc<RowGroup>, within: Ranges, query: &Query, groups: &mut Groups<'_>) -> Result<()> {
+fn add_rows(group: &Arc<RowGroup>, within: Ranges, query: &Query, walk: u32, groups: &mut Groups<'_>) -> Result<()> {
     let Some(open) = undecided(&query.conditions, &**group) else { return Ok(()) };
     let ranges = pick_all(open, &**group, within)?;
     let held = |column: usize| group.column(column).cloned().map(Held::Column);
@@ -73,7 +84,7 @@ fn add_rows(group: &Arc<RowGroup>, within: Ranges, query: &Query, groups: &mut G
         .zip(&of_groups)
         .map(|(&group, held)| Cutter { group, rows: Rows::of(held, false) })
         .collect();
-    let runs = cut(&cutters, &ranges, groups, 0, |row| SpanRow { group, row })?;
+    let runs = cut(&cutters, &ranges, groups, walk, |row| SpanRow { group, row })?;
     for (n, aggregate) in query.aggregates.iter().enumerate() {
         let column = aggregate.column().map(|column| group.column(column)).transpose()?;
         let rows = column.map(|column| Rows::of_column(column, false));
