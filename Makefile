@@ -3,7 +3,7 @@
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 
 # What follows "##" is what `make help` says of a target.
-.PHONY: help build demo test bench footprint deb server stop lint
+.PHONY: help build demo test soak bench footprint deb server stop lint
 .DEFAULT_GOAL := help
 
 help:   ## list these targets
@@ -17,6 +17,9 @@ demo: build ## show it: load, compare with InnoDB, kill the server, count what s
 
 test:   ## run all tests; the last line counts those passed and failed
 	@scripts/test.sh
+
+soak: build ## run all loops with random numbers side by side for HOURS=0.5: kills, DDL, rings, XA, replicas, backups, fuzzing; the last line counts
+	@tests/soak/run
 
 bench: build ## load and query the same data in RRD and its peers, table and plots in docs/bench/ (QUICK=1: a short try; ROWS=, ENGINES=, MODE=: see bench/bench.py)
 	@scripts/setup.sh bench
