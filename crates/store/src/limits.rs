@@ -20,6 +20,17 @@ pub const ROWS_OF_BUCKET: u64 = 64;
 /// Groups of an aggregate's answer, which stands in memory: some gigabytes.
 pub const AGGREGATE_GROUPS: usize = 1 << 25;
 
+/// Bytes of the groups of all aggregate queries at work: some millions of groups with long texts. A query that needs more fails,
+/// as anybody who may read a table could fill the memory otherwise.
+pub const AGGREGATE_BYTES: u64 = 4 << 30;
+
+/// Bytes of groups that a thread reserves at a time.
+pub const AGGREGATE_BYTES_AT_ONCE: u64 = 64 << 10;
+
+/// Threads for each core that help with aggregate queries, of all sessions together: more only wait for each other, and each
+/// holds decoded blocks. A query that finds none free is worked off by its own thread.
+pub const HELPERS_PER_CORE: usize = 4;
+
 /// Bytes of one row: a 4 GiB blob is MariaDB's limit, our offsets are 32 bit.
 pub const MAX_ROW_BYTES: usize = u32::MAX as usize - (1 << 20);
 

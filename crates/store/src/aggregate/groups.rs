@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashTable};
 
+use super::memory::Memory;
 use super::query::{Answer, Group, Query, Value};
 use super::states::States;
 use crate::error::{Error, Result};
@@ -33,12 +34,13 @@ pub struct Groups<'q> {
     texts: Vec<Texts>,
     /// The group that was found last.
     last: u32,
+    memory: Memory,
 }
 
 #[derive(Default)]
 struct Texts {
-    numbers: HashMap<Box<[u8]>, u64>,
-    texts: Vec<Box<[u8]>>,
+    numbers: HashMap<Arc<[u8]>, u64>,
+    texts: Vec<Arc<[u8]>>,
 }
 
 impl Texts {
@@ -47,8 +49,9 @@ impl Texts {
             return *number;
         }
         let number = self.texts.len() as u64;
-        self.texts.push(text.into());
-        self.numbers.insert(text.into(), number);
+        let text: Arc<[u8]> = text.into();
+        self.texts.push(text.clone());
+        self.numbers.insert(text, number);
         number
     }
 }
@@ -90,6 +93,7 @@ impl<'q> Groups<'q> {
             states: query.aggregates.iter().map(|&a| States::new(a, schema)).collect(),
             texts: query.groups.iter().map(|_| Texts::default()).collect(),
             last: u32::MAX,
+            memory: Memory::default(),
         }
     }
 
@@ -174,12 +178,24 @@ impl<'q> Groups<'q> {
             });
         }
         let width = values.len();
+        self.memory.take(self.bytes_of(values, nulls, &first))?;
         self.values.extend_from_slice(values);
         self.nulls.push(nulls);
         self.first.push(first);
         self.states.iter_mut().for_each(States::push);
         self.places.insert_unique(hash(values, nulls), place as u32, hash_of(width, &self.values, &self.nulls));
         Ok(place as u32)
+    }
+
+    /// Bytes that a new group takes, here and in the answer; of its texts one copy is in each.
+    fn bytes_of(&self, values: &[u64], nulls: u64, first: &Key) -> u64 {
+        let places = values.len() + self.states.len();
+        let fixed = size_of::<Key>() + first.len() + places * (size_of::<u64>() + 2 * size_of::<Value>());
+        let texts = values.iter().zip(&self.texts).enumerate().map(|(n, (&value, texts))| match nulls >> n & 1 {
+            0 => texts.texts.get(value as usize).map_or(0, |text| 2 * text.len()),
+            _ => 0,
+        });
+        (fixed + texts.sum::<usize>()) as u64
     }
 
     pub fn states(&mut self) -> &mut [States] {

@@ -10,6 +10,7 @@ mod filter;
 mod groups;
 mod kernels;
 mod keys;
+mod memory;
 mod overlap;
 mod part;
 mod query;

@@ -8,6 +8,7 @@ use crossbeam_channel::{RecvTimeoutError, bounded};
 use parking_lot::Mutex;
 
 use super::groups::Groups;
+use super::memory::Helpers;
 use super::part::work_off;
 use super::query::{Answer, Query};
 use super::view::{Plan, View};
@@ -30,11 +31,11 @@ pub fn groups<'q>(
 ) -> Result<Groups<'q>> {
     let plan = view.plan(query, part_rows)?;
     let work = Work::new(view, query, &plan);
-    let helpers = query.threads.max(1).min(plan.parts.len()) - usize::from(!plan.parts.is_empty());
-    if helpers == 0 {
+    let helpers = Helpers::take(query.threads.max(1).min(plan.parts.len()) - usize::from(!plan.parts.is_empty()));
+    if helpers.count() == 0 {
         work.run(is_cancelled);
     } else {
-        std::thread::scope(|scope| work.share(scope, helpers, is_cancelled));
+        std::thread::scope(|scope| work.share(scope, helpers.count(), is_cancelled));
     }
     work.finish()
 }

@@ -190,12 +190,17 @@ impl SegmentWriter {
     fn note_keys(&mut self, columns: &[Column], seqs: Option<&[u64]>, rows: usize) -> Result<()> {
         let SegmentIndex { schema, groups, .. } = &mut self.index;
         let key: Vec<&Column> = schema.key.iter().map(|&k| &columns[usize::from(k)]).collect();
-        debug_assert_eq!(order::first_out_of_order(&key, seqs, rows), None, "rows of a group out of order");
+        // Rows of a segment whose checksums hold can be out of order all the same.
+        if order::first_out_of_order(&key, seqs, rows).is_some() {
+            return Err(Error::InvalidInput("segment: rows of a group out of order".into()));
+        }
         let mut has_versions = order::has_equal_neighbours(&key, rows);
         let mut first = Vec::new();
         schema.push_key(|k| &columns[k], 0, &mut first);
         if let Some(before) = groups.has_versions.last_mut() {
-            debug_assert!(groups.keys.last() <= first.as_slice(), "groups out of order");
+            if groups.keys.last() > first.as_slice() {
+                return Err(Error::InvalidInput("segment: groups out of order".into()));
+            }
             if groups.keys.last() == first {
                 *before = true;
                 has_versions = true;
