@@ -47,6 +47,10 @@ pub struct Tuning {
     pub txn_spill_bytes: usize,
     /// See [`limits::CHUNK_TARGET_ROWS`].
     pub chunk_target_rows: u64,
+    /// See [`limits::CHUNK_LEAST_ROWS`]; with 0 no chunk is sparse.
+    pub chunk_least_rows: u64,
+    /// See [`limits::SPARSE_CHUNKS`].
+    pub sparse_chunks: u64,
     /// See [`limits::RING_AHEAD`].
     pub ring_ahead: usize,
     /// Rows of a group at most, [`limits::GROUP_ROWS`] or fewer.
@@ -67,6 +71,8 @@ impl Default for Tuning {
             smallest_batch: limits::SMALLEST_BATCH,
             txn_spill_bytes: limits::TXN_SPILL_BYTES,
             chunk_target_rows: limits::CHUNK_TARGET_ROWS,
+            chunk_least_rows: limits::CHUNK_LEAST_ROWS,
+            sparse_chunks: limits::SPARSE_CHUNKS,
             ring_ahead: limits::RING_AHEAD,
             group_rows: limits::GROUP_ROWS,
             part_rows: limits::PART_ROWS,

@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use crate::cache::BlockCache;
 use crate::chunk::ChunkMap;
 use crate::commit::CommitQueue;
-use crate::compaction::choose::{Plan, choose, choose_small, waits_for_snapshots};
+use crate::compaction::choose::{Plan, choose, choose_joins, choose_small, waits_for_snapshots};
 use crate::config::{Config, FlushLog, Tuning};
 use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Result};
@@ -81,6 +81,8 @@ pub struct Engine {
     /// Held by the one commit that sets memtables aside.
     pub(crate) freezing: Mutex<()>,
     pub(crate) tuning: Tuning,
+    /// Of dropped tables that are still read.
+    left_folders: Mutex<Vec<PathBuf>>,
     pub(crate) next_table: AtomicU32,
     pub(crate) next_segment: AtomicU64,
     pub(crate) next_building: AtomicU64,
@@ -174,6 +176,7 @@ impl Engine {
             retired: Mutex::default(),
             freezing: Mutex::new(()),
             tuning: config.tuning,
+            left_folders: Mutex::default(),
             next_table: AtomicU32::new(parts.next_table),
             next_segment: AtomicU64::new(parts.next_segment),
             next_building: AtomicU64::new(1),
@@ -200,7 +203,7 @@ impl Engine {
 
     /// Makes everything durable and stops the threads.
     pub fn close(&self) -> Result<()> {
-        self.workers.stop();
+        self.workers.stop(&self.pause_points);
         // A full disk keeps no server from its shutdown.
         if self.poisoned().is_none()
             && let Err(error) = self.keep_horizons()
@@ -270,6 +273,7 @@ impl Engine {
         let dropped = self.table(name)?.with_parts();
         self.check_whole(&dropped[0])?;
         self.sync_log()?;
+        let _going = Going::begin(self, &dropped);
         let _alone: Vec<_> = dropped.iter().map(|t| t.maintenance.lock()).collect();
         self.leave_alone(&dropped, with_prepared)?;
         let edits: Vec<_> = dropped.iter().map(|t| Edit::DropTable { table: t.id }).collect();
@@ -297,8 +301,15 @@ impl Engine {
         // Scans that still read keep files; what stays is removed at the next start.
         let removed = crate::repair::remove_kept_aside(&*self.fs, &table.dir);
         if let Err(error) = removed.and_then(|()| self.fs.remove_dir(&table.dir)) {
-            tracing::info!(%error, "the folder of a dropped table stays for now");
+            tracing::debug!(%error, "the folder of a dropped table stays until nobody reads it");
+            self.left_folders.lock().push(table.dir.clone());
         }
+        self.remove_left_folders();
+    }
+
+    /// Removes folders of dropped tables that nobody reads any more.
+    pub(crate) fn remove_left_folders(&self) {
+        self.left_folders.lock().retain(|dir| self.fs.remove_dir(dir).is_err());
     }
 
     /// Renames a table.
@@ -326,6 +337,7 @@ impl Engine {
         self.check_writable()?;
         let emptied = self.table(name)?.with_parts();
         self.check_whole(&emptied[0])?;
+        let _going = Going::begin(self, &emptied);
         let _alone: Vec<_> = emptied.iter().map(|t| t.maintenance.lock()).collect();
         self.sync_log_first()?;
         let _turn = self.apply_turn.lock();
@@ -483,19 +495,25 @@ impl Engine {
         if !table.is_index() {
             self.expire(table)?;
         }
+        let mut may_join = true;
         loop {
             self.forget_dropped(table);
             let version = table.version();
             let has_time = table.schema().time.is_some();
             let pinned_chunks = table.pinned_chunks();
-            let mut plans = self.chosen_merges(table, &version, &pinned_chunks, everything);
+            let mut plans = self.chosen_merges(table, &version, &pinned_chunks, (everything, may_join));
             if plans.is_empty()
                 && !has_time
                 && pinned_chunks.is_empty()
                 && self.largest_merge(table).is_none()
                 && self.is_mostly_gone(table, &version)
             {
-                plans.push(Plan { chunk: 0, segments: version.segments.keys().copied().collect(), whole_chunk: true });
+                plans.push(Plan {
+                    chunk: 0,
+                    segments: version.segments.keys().copied().collect(),
+                    whole_chunk: true,
+                    joins: Vec::new(),
+                });
             }
             if plans.is_empty() {
                 plans = self.merges_behind_floors(table, &version, &pinned_chunks)?;
@@ -511,12 +529,20 @@ impl Engine {
             drop(version);
             for plans in rounds {
                 let pinned = table.pinned_chunks();
-                if plans.iter().any(|plan| pinned.contains(&plan.chunk)) {
+                if plans.iter().flat_map(Plan::chunks).any(|chunk| pinned.contains(&chunk)) {
                     break;
                 }
                 if !self.run_merges_in_ring(table, plans, progress)? {
                     self.workers.ask_merge_later(table.id);
                     return Ok(());
+                }
+                let version = table.version();
+                let is_left = |plan: &Plan| plan.segments.iter().any(|id| version.segments.contains_key(id));
+                if plans.iter().any(|plan| !plan.joins.is_empty() && is_left(plan)) {
+                    // Somebody writes for their chunks.
+                    may_join = false;
+                    self.workers.ask_merge_later(table.id);
+                    break;
                 }
             }
         }
@@ -528,7 +554,7 @@ impl Engine {
         table: &Table,
         version: &Version,
         pinned: &BTreeSet<u64>,
-        everything: bool,
+        (everything, may_join): (bool, bool),
     ) -> Vec<Plan> {
         let metas = version.segments.values().map(|s| s.meta()).filter(|m| !pinned.contains(&m.chunk));
         let has_time = table.schema().time.is_some();
@@ -536,6 +562,19 @@ impl Engine {
             && version.segments.values().map(|s| s.meta().bytes).sum::<u64>() > most
         {
             return choose_small(metas, most).into_iter().collect();
+        }
+        // Rows that somebody is about to bring are in chunks as they are now.
+        let may_join = may_join && pinned.is_empty() && version.dropped.is_empty();
+        if has_time && may_join && !table.chunks.lock().are_kept() {
+            let mut worth = self.worth_of_chunk(table, &table.layout());
+            if self.is_in_ring_of_bytes(table) {
+                // A merge needs room, for which rows go.
+                worth.few = worth.few.saturating_mul(limits::SPARSE_CHUNKS);
+            }
+            let joins = choose_joins(metas.clone(), worth);
+            if !joins.is_empty() {
+                return joins;
+            }
         }
         choose(metas, has_time, everything, self.forget_until(table), self.is_in_ring_of_bytes(table))
     }
@@ -822,6 +861,35 @@ impl Engine {
     }
 }
 
+/// While it is there, flushes and compactions of some tables give up, instead of making a session wait that drops or empties
+/// them.
+struct Going<'a> {
+    engine: &'a Engine,
+    tables: &'a [Arc<Table>],
+}
+
+impl<'a> Going<'a> {
+    fn begin(engine: &'a Engine, tables: &'a [Arc<Table>]) -> Going<'a> {
+        for table in tables {
+            table.going.fetch_add(1, Ordering::AcqRel);
+        }
+        engine.pause_points.pass("a table is about to go");
+        Going { engine, tables }
+    }
+}
+
+impl Drop for Going<'_> {
+    fn drop(&mut self) {
+        for table in self.tables {
+            table.going.fetch_sub(1, Ordering::AcqRel);
+            if !table.version().frozen.is_empty() {
+                self.engine.workers.ask_flush(table.id);
+            }
+            self.engine.workers.ask_merge(table.id);
+        }
+    }
+}
+
 fn count_rows(mut cursor: Cursor, goes_on: &mut dyn FnMut() -> bool) -> Result<u64> {
     cursor.seek(None, true, Direction::Forward)?;
     let mut rows = 0;
@@ -950,6 +1018,7 @@ impl Table {
             log_bases: Mutex::default(),
             flushed_seq: AtomicU64::new(0),
             maintenance: Maintenance::default(),
+            going: AtomicUsize::new(0),
             pinned: Mutex::default(),
             ring: Mutex::default(),
             making_room: Mutex::default(),

@@ -58,12 +58,24 @@ impl Engine {
     /// Writes all frozen memtables of a table to segments, oldest first.
     pub(crate) fn flush_frozen(&self, table: &Arc<Table>) -> Result<()> {
         // What was not written is tried again in the background: commits may wait for its memory, and nobody else asks for it.
-        self.try_flush_frozen(table).inspect_err(|_| self.workers.ask_flush_later(table.id))
+        match self.try_flush_frozen(table) {
+            // Whoever drops or empties it asks again, should that fail; what a shutdown leaves is in the log.
+            Err(Error::Interrupted) if self.gives_up(table) => Ok(()),
+            result => result.inspect_err(|_| self.workers.ask_flush_later(table.id)),
+        }
+    }
+
+    /// Whether what writes files of a table is not wanted any more: it is about to be dropped or emptied, or the engine ends.
+    pub(crate) fn gives_up(&self, table: &Table) -> bool {
+        table.going.load(Ordering::Acquire) > 0 || self.workers.are_stopping()
     }
 
     fn try_flush_frozen(&self, table: &Arc<Table>) -> Result<()> {
         let (mut takes, mut tries) = (None, 0);
         loop {
+            if self.gives_up(table) {
+                return Err(Error::Interrupted);
+            }
             let ring = self.space_of_ring(table)?;
             let _turn = ring.as_ref().map(|space| self.workers.stand_aside(|| space.take_turn()));
             // Only now: no room is to be made for what somebody else has flushed meanwhile.

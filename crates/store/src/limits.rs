@@ -55,6 +55,22 @@ pub const BULK_RUNS_QUEUED: usize = 1;
 /// Rows that a chunk aims at when the store chooses its length.
 pub const CHUNK_TARGET_ROWS: u64 = 4 << 20;
 
+/// Rows from which on a chunk is worth files of its own: a file costs a disk block, a sync, and an entry in the manifest.
+pub const CHUNK_LEAST_ROWS: u64 = 4096;
+
+/// Bytes of a chunk that are worth files of their own, however few rows they are.
+pub const CHUNK_LEAST_BYTES: u64 = 1 << 20;
+
+/// Chunks with fewer rows and bytes than that which a table may have, and which a flush or a run of a bulk statement may open.
+/// A few cost nothing; beyond that, neighbours share a chunk.
+pub const SPARSE_CHUNKS: u64 = 64;
+
+/// A chunk that has less than this part of a table is sparse as well: it bounds the chunks of a table, however many rows it has.
+pub const CHUNKS_OF_TABLE: u64 = 16384;
+
+/// Segments that one compaction of sparse chunks reads: it looks at all of them side by side.
+pub const SPARSE_SEGMENTS_MERGED: usize = 1024;
+
 /// Segments of one chunk that a scan has to merge at most before a merge is forced.
 pub const MAX_CHUNK_SEGMENTS: usize = 12;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -73,6 +73,8 @@ pub struct Table {
     pub(crate) flushed_seq: AtomicU64,
     /// Held by whoever flushes, merges, truncates or drops.
     pub(crate) maintenance: Maintenance,
+    /// How many are about to drop or empty it: what writes its files gives up.
+    pub(crate) going: AtomicUsize,
     /// Segments that a transaction is about to drop: merges leave them alone.
     pub(crate) pinned: Mutex<BTreeSet<SegmentId>>,
     /// What the ring knows of the rows. Taken while commits are applied, or none can be.
@@ -452,6 +454,10 @@ impl Table {
     /// The edits that make these segments, and the chunks that they lie in, part of the table. Those are in use: the horizon
     /// may have gone over them while the segments were written.
     pub(crate) fn edits_for(&self, metas: &[SegmentMeta]) -> Vec<Edit> {
+        if metas.is_empty() {
+            // The commit queue may be held, and whoever joins chunks holds the map over a sync.
+            return self.counter_edits();
+        }
         let chunks = self.chunks.lock();
         let mut edits = Vec::new();
         let mut named = std::collections::BTreeSet::new();

@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::Weak;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::manifest::edit::TableId;
-use crate::pause::Pause;
+use crate::pause::{Pause, PausePoints};
 use crate::table::Table;
 
 /// How often the log is synced when commits do not, and how soon failed work is tried again.
@@ -41,6 +41,8 @@ pub(crate) struct Workers {
     /// The end has come.
     ended: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The end has come: what writes files gives up.
+    stops: AtomicBool,
 }
 
 thread_local! {
@@ -74,6 +76,7 @@ impl Workers {
             flushed: Condvar::new(),
             ended: Condvar::new(),
             threads: Mutex::default(),
+            stops: AtomicBool::new(false),
         }
     }
 
@@ -152,8 +155,15 @@ impl Workers {
         self.lists.lock().flush_error.clone()
     }
 
+    /// Whether the threads are to end.
+    pub fn are_stopping(&self) -> bool {
+        self.stops.load(Ordering::Acquire)
+    }
+
     /// Ends the threads and waits for them.
-    pub fn stop(&self) {
+    pub fn stop(&self, points: &PausePoints) {
+        self.stops.store(true, Ordering::Release);
+        points.pass("a table is about to go");
         self.lists.lock().stop = true;
         self.work.notify_all();
         self.ended.notify_all();
@@ -265,6 +275,8 @@ fn flush_one(engine: &Arc<Engine>, id: TableId) {
         result = engine.trim_log();
     }
     match result {
+        // It was dropped meanwhile.
+        _ if engine.table_by_id(id).is_none() => {}
         Ok(()) => {
             engine.workers.note_flush(&table);
             engine.workers.ask_merge(id);
@@ -273,6 +285,9 @@ fn flush_one(engine: &Arc<Engine>, id: TableId) {
             let mut lists = engine.workers.lists.lock();
             lists.flushes += 1;
             engine.activity.flush_failures.fetch_add(1, Ordering::Relaxed);
+            if error.is_disk_full() {
+                engine.wal.give_back_spared();
+            }
             tracing::error!(table = table.name(), %error, "could not write a memtable to disk; trying again");
             lists.flush_error = Some(error.to_string());
             lists.flush_later.insert(id, Instant::now() + TICK);
@@ -344,8 +359,11 @@ fn merge_loop(weak: &Weak<Engine>) {
             lists.merge.pop_first()
         };
         engine.remove_retired();
+        engine.remove_left_folders();
         let Some(table) = table.and_then(|id| engine.table_by_id(id)) else { continue };
-        if let Err(error) = engine.merge_table_until(&table, &|| workers.lists.lock().stop) {
+        if let Err(error) = engine.merge_table_until(&table, &|| workers.lists.lock().stop)
+            && engine.table_by_id(table.id).is_some()
+        {
             engine.activity.merge_failures.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(table = table.name(), %error, "could not merge segments");
             let mut lists = workers.lists.lock();

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use rrd_codec::{Bitmap, Effort};
 
-use crate::chunk::Density;
+use crate::chunk::{Density, Worth};
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fs::space::Room;
 use crate::fs::{WriteFile, sync_all};
 use crate::limits;
@@ -173,7 +173,10 @@ impl Engine {
     ) -> Result<()> {
         let parts = match layout.schema().time {
             None => vec![(0, None)],
-            Some(_) => split_by_chunk(table, layout, rows, self.chunk_target(table, layout)),
+            Some(_) => {
+                let (target, worth) = (self.chunk_target(table, layout), self.worth_of_chunk(table, layout));
+                split_by_chunk(table, layout, rows, target, worth)
+            }
         };
         let mut files = Vec::new();
         for (chunk, part) in parts {
@@ -202,7 +205,9 @@ impl Engine {
         let writer = SegmentWriter::create(&self.fs, &table.dir, id, table.id, layout.clone(), effort)?;
         let mut writer = writer.within(room.cloned());
         let base = rows.base_seq();
-        let written = push_groups(&mut writer, layout, rows, base, self.tuning.group_rows).map(|()| writer.rows());
+        let goes_on = || if self.gives_up(table) { Err(Error::Interrupted) } else { Ok(()) };
+        let written = push_groups(&mut writer, layout, rows, base, (self.tuning.group_rows, &goes_on));
+        let written = written.map(|()| writer.rows());
         match written {
             Ok(rows) => writer.finish_unsynced(chunk, base, seals && rows >= limits::SEALED_FLUSH_ROWS),
             Err(error) => {
@@ -220,7 +225,7 @@ fn push_groups(
     layout: &RowLayout,
     rows: &OutRows<'_>,
     base: u64,
-    group_rows: usize,
+    (group_rows, goes_on): (usize, &dyn Fn() -> Result<()>),
 ) -> Result<()> {
     let mut first = 0;
     let mut offsets: Vec<u64> = Vec::new();
@@ -231,6 +236,7 @@ fn push_groups(
         offsets.clear();
         offsets.extend(rows.seqs.iter().flat_map(|seqs| &seqs[group.clone()]).map(|seq| seq - base));
         let offsets = offsets.iter().any(|&offset| offset != 0).then_some(offsets.as_slice());
+        goes_on()?;
         writer.push_rows(&rows.rows[group], offsets, tombstones.as_ref())?;
         first += count;
     }
@@ -259,6 +265,26 @@ impl Engine {
             target = target.min((max_bytes / CHUNKS_OF_BYTES / row_bytes).max(256));
         }
         target
+    }
+
+    /// What a chunk of the table should have to be worth files of its own.
+    pub(crate) fn worth_of_chunk(&self, table: &Table, layout: &RowLayout) -> Worth {
+        let version = table.version();
+        let all = version.segments.values().map(|s| s.meta());
+        let (rows, bytes) = all.fold((0, 0), |(rows, bytes), m| (rows + m.rows, bytes + m.bytes));
+        let least = match self.tuning.chunk_least_rows {
+            0 => return Worth::ANY,
+            least => least.max(rows / limits::CHUNKS_OF_TABLE),
+        };
+        let schema = layout.schema();
+        let kept = schema.ring.retention.zip(TimeLane::of(schema));
+        let kept = kept.map(|(retention, lane)| (lane.length(retention), longest_chunk(schema)));
+        Worth {
+            rows: least.min(self.chunk_target(table, layout)),
+            bytes: limits::CHUNK_LEAST_BYTES.max(bytes / limits::CHUNKS_OF_TABLE),
+            few: self.tuning.sparse_chunks,
+            kept,
+        }
     }
 }
 
@@ -292,6 +318,7 @@ fn split_by_chunk<'a>(
     layout: &RowLayout,
     rows: &OutRows<'a>,
     target_rows: u64,
+    worth: Worth,
 ) -> Vec<(u64, Option<OutRows<'a>>)> {
     let times = || rows.rows.iter().map(|row| layout.time(row));
     let (min, max) =
@@ -300,6 +327,19 @@ fn split_by_chunk<'a>(
     let mut chunks = table.chunks.lock();
     let time = |place: usize| layout.time(rows.rows[place]);
     let density = Density::of(rows.len(), time, &chunks, (target_rows, longest_chunk(layout.schema())));
+    if !chunks.is_one((min, max), fixed, density) {
+        let mut last: Option<ChunkSpan> = None;
+        let mut is_missing = |time: u64| {
+            if last.is_none_or(|span| !holds(span, time)) {
+                last = chunks.find(time);
+                return last.is_none();
+            }
+            false
+        };
+        let missing = rows.rows.iter().map(|row| (layout.time(row), row.len() as u32));
+        let missing: Vec<(u64, u32)> = missing.filter(|(time, _)| is_missing(*time)).collect();
+        chunks.open_all(missing, fixed, density, worth);
+    }
     let first = chunks.find_or_open(min, fixed, density);
     if holds(first, max) {
         return vec![(first.start, None)];

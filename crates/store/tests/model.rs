@@ -185,6 +185,8 @@ fn config() -> Config {
     config.tuning.smallest_batch = 1;
     config.tuning.txn_spill_bytes = 2_000;
     config.tuning.chunk_target_rows = 40;
+    config.tuning.chunk_least_rows = 12;
+    config.tuning.sparse_chunks = 3;
     // Some inserts wait, others find at COMMIT that another transaction was faster.
     config.tuning.new_key_locks = 4;
     config

@@ -93,6 +93,8 @@ fn open(fs: &SimFs) -> Result<Arc<Engine>> {
     config.background = false;
     config.tuning.bulk_min_bytes = 100;
     config.tuning.bulk_run_bytes = 500;
+    config.tuning.chunk_least_rows = 5;
+    config.tuning.sparse_chunks = 1;
     config.tuning.smallest_batch = 1;
     Engine::open(config, Arc::new(fs.clone()) as Arc<dyn Fs>)
 }

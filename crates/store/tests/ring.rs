@@ -133,6 +133,8 @@ fn open(fs: &Arc<SimFs>) -> Arc<Engine> {
     let mut config = Config::new("/data/rrd");
     config.background = false;
     config.tuning.ring_ahead = 7;
+    config.tuning.chunk_least_rows = 30;
+    config.tuning.sparse_chunks = 3;
     config.tuning.smallest_batch = 1;
     config.clock_micros = Some(NOW as i64 * 1_000_000);
     Engine::open(config, fs.clone()).unwrap()

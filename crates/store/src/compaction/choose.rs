@@ -8,14 +8,17 @@
 //! What comes late to a chunk that is sealed waits, if the chunk is large or where that is wanted, until it is worth the rewriting
 //! of the chunk.
 //!
+//! Neighbours with few rows become one chunk when they are many.
+//!
 //! Versions and tombstones that a merge had to keep for an open snapshot, and many tombstones in any chunk, are
 //! reason for another merge as soon as nobody sees them.
 
 use std::collections::BTreeMap;
 
+use crate::chunk::Worth;
 use crate::limits::{
     LATE_SEGMENTS_WORTH_A_MERGE, LATE_SHARE_WORTH_A_MERGE, MAX_CHUNK_SEGMENTS, MAX_SEALED_SEGMENTS, MERGES_PLANNED,
-    SEALED_FLUSH_ROWS, TOMBSTONES_WORTH_A_MERGE,
+    SEALED_FLUSH_ROWS, SPARSE_SEGMENTS_MERGED, TOMBSTONES_WORTH_A_MERGE,
 };
 use crate::segment::{SegmentId, SegmentMeta};
 use crate::version::Version;
@@ -29,9 +32,16 @@ pub struct Plan {
     pub segments: Vec<SegmentId>,
     /// Whether that is all of the chunk: the result is sealed, tombstones go.
     pub whole_chunk: bool,
+    /// Later chunks that become one with it; `segments` are all of theirs too.
+    pub joins: Vec<u64>,
 }
 
 impl Plan {
+    /// The chunks that its segments lie in.
+    pub fn chunks(&self) -> impl Iterator<Item = u64> {
+        std::iter::once(self.chunk).chain(self.joins.iter().copied())
+    }
+
     /// Bytes of the segments, as far as a version has them.
     pub fn bytes_in(&self, version: &Version) -> u64 {
         self.bytes_of_each(version).sum()
@@ -73,6 +83,53 @@ pub fn choose<'a>(
     plans.take(MERGES_PLANNED).collect()
 }
 
+/// The chunks of a table with a time column that are to become one with their neighbours, when more than a few are sparse.
+pub fn choose_joins<'a>(segments: impl Iterator<Item = &'a SegmentMeta>, worth: Worth) -> Vec<Plan> {
+    let chunks = by_chunk(segments);
+    let of = |members: &[&SegmentMeta]| members.iter().fold((0, 0), |(r, b), m| (r + m.rows, b + m.bytes));
+    let is_sparse = |members: &[&SegmentMeta]| {
+        let (rows, bytes) = of(members);
+        worth.is_sparse(rows, bytes) && members.len() < SPARSE_SEGMENTS_MERGED
+    };
+    let Some((_, last)) = chunks.last_key_value() else { return Vec::new() };
+    if chunks.values().filter(|members| is_sparse(members)).count() as u64 <= worth.few {
+        return Vec::new();
+    }
+    let newest = last.iter().map(|m| m.max_time).max().unwrap_or(0);
+    let mut plans: Vec<Plan> = Vec::new();
+    let (mut open, mut rows, mut bytes, mut from) = (false, 0, 0, 0);
+    // Rows still come to the newest one.
+    for (&chunk, members) in chunks.iter().take(chunks.len() - 1) {
+        if !is_sparse(members) {
+            open = false;
+            continue;
+        }
+        let until = members.iter().map(|m| m.max_time).max().unwrap_or(0);
+        let ids = || members.iter().map(|m| m.id);
+        let fits = |plan: &&mut Plan| {
+            open && worth.is_sparse(rows, bytes)
+                && plan.segments.len() + members.len() <= SPARSE_SEGMENTS_MERGED
+                && worth.may_be_long(until - from, until, newest)
+        };
+        match plans.last_mut().filter(fits) {
+            Some(plan) => {
+                plan.joins.push(chunk);
+                plan.segments.extend(ids());
+            }
+            None => {
+                plans.push(whole(chunk, members));
+                (open, rows, bytes) = (true, 0, 0);
+                from = members.iter().map(|m| m.min_time).min().unwrap_or(0);
+            }
+        }
+        let (more_rows, more_bytes) = of(members);
+        (rows, bytes) = (rows + more_rows, bytes + more_bytes);
+    }
+    plans.retain(|plan| !plan.joins.is_empty());
+    plans.truncate(MERGES_PLANNED);
+    plans
+}
+
 /// Of a table of one chunk in a ring of bytes, which gets smaller by merges only: the next merge of at most `most_bytes`, of
 /// segments side by side in the order of their keys, when they are many.
 pub fn choose_small<'a>(segments: impl Iterator<Item = &'a SegmentMeta>, most_bytes: u64) -> Option<Plan> {
@@ -92,8 +149,12 @@ pub fn choose_small<'a>(segments: impl Iterator<Item = &'a SegmentMeta>, most_by
         bytes += members[range.end].bytes;
         range.end += 1;
     }
-    let plan =
-        Plan { chunk: members[0].chunk, segments: members[range].iter().map(|m| m.id).collect(), whole_chunk: false };
+    let plan = Plan {
+        chunk: members[0].chunk,
+        segments: members[range].iter().map(|m| m.id).collect(),
+        whole_chunk: false,
+        joins: Vec::new(),
+    };
     (bytes <= most_bytes).then_some(plan)
 }
 
@@ -134,7 +195,7 @@ fn is_little(members: &[&SegmentMeta]) -> bool {
 }
 
 fn whole(chunk: u64, members: &[&SegmentMeta]) -> Plan {
-    Plan { chunk, segments: members.iter().map(|m| m.id).collect(), whole_chunk: true }
+    Plan { chunk, segments: members.iter().map(|m| m.id).collect(), whole_chunk: true, joins: Vec::new() }
 }
 
 /// Merges the smallest segments of a crowded chunk: as many as are within four times of what they add up to.
@@ -156,7 +217,12 @@ fn too_many(chunk: u64, members: &[&SegmentMeta]) -> Option<Plan> {
     if taken == members.len() {
         return Some(whole(chunk, members));
     }
-    Some(Plan { chunk, segments: by_size[..taken].iter().map(|m| m.id).collect(), whole_chunk: false })
+    Some(Plan {
+        chunk,
+        segments: by_size[..taken].iter().map(|m| m.id).collect(),
+        whole_chunk: false,
+        joins: Vec::new(),
+    })
 }
 
 #[cfg(test)]
@@ -192,6 +258,33 @@ mod tests {
         assert_eq!((plan.chunk, plan.whole_chunk, plan.segments.len()), (0, true, 2));
         let sealed = [meta(4, 0, 20, true), meta(3, 100, 10, false)];
         assert_eq!(choose(sealed.iter(), true, false, 0, false), []);
+    }
+
+    /// A table of hourly readings with CHUNK='1h' had a file for each of its rows.
+    #[test]
+    fn neighbours_with_few_rows_become_one_chunk_when_they_are_many() {
+        let worth = Worth { rows: 4, bytes: 1000, few: 5, kept: None };
+        let chunk = |n: u64, rows| SegmentMeta {
+            rows,
+            min_time: 100 * n,
+            max_time: 100 * n + 50,
+            ..meta(n, 100 * n, 10, true)
+        };
+        let joined = |rows: &[u64], worth| {
+            let metas: Vec<_> = (0..).zip(rows).map(|(n, &rows)| chunk(n, rows)).collect();
+            let plans = choose_joins(metas.iter(), worth);
+            plans.iter().map(|p| p.chunks().map(|chunk| chunk / 100).collect()).collect::<Vec<Vec<u64>>>()
+        };
+        assert_eq!(joined(&[1; 5], worth), Vec::<Vec<u64>>::new());
+        assert_eq!(
+            joined(&[1; 10], worth),
+            [vec![0, 1, 2, 3], vec![4, 5, 6, 7]],
+            "not the newest, and one that is left over"
+        );
+        assert_eq!(joined(&[1, 1, 9, 1, 1, 9, 1, 9, 1, 1], worth), [vec![0, 1], vec![3, 4]], "not over one with rows");
+        let kept = Worth { kept: Some((400, 200)), ..worth };
+        assert_eq!(joined(&[1; 10], kept), [vec![0, 1, 2, 3], vec![4, 5], vec![6, 7]], "what is kept leaves in steps");
+        assert_eq!(joined(&[1; 10], Worth { bytes: 10, ..worth }), Vec::<Vec<u64>>::new());
     }
 
     #[test]

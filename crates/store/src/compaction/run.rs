@@ -24,7 +24,7 @@ use crate::manifest::edit::Edit;
 use crate::merge::{Event, Merge};
 use crate::row::RowLayout;
 use crate::schema::Compression;
-use crate::segment::{SegmentMeta, SegmentWriter};
+use crate::segment::{SegmentId, SegmentMeta, SegmentWriter};
 use crate::source::{Input, Source};
 use crate::table::Table;
 
@@ -54,7 +54,7 @@ impl Engine {
         let running = self.activity.begin("merge", table.name(), inputs().map(|s| s.meta().rows).sum());
         let mut progress = |rows: u64| {
             running.job.done.fetch_add(rows, Ordering::Relaxed);
-            progress(rows)
+            progress(rows) && !self.gives_up(table)
         };
         let snapshots = self.open_snapshots();
         let horizon = table.version().gate.at(self.oldest_reader());
@@ -71,10 +71,36 @@ impl Engine {
             self.remove_refused(table, &merged);
             return Ok(Some(room.wanted()));
         }
+        let joins: Vec<&Plan> = merges.iter().map(|merge| merge.plan).filter(|plan| !plan.joins.is_empty()).collect();
+        let written = written.and_then(|()| if joins.is_empty() { Ok(()) } else { self.sync_log_first() });
+        // Nobody is to write rows for a chunk that is about to be another one.
+        let mut chunks = (!joins.is_empty()).then(|| table.chunks.lock());
+        let joined: Vec<_> = match &chunks {
+            Some(chunks) => joins.iter().filter_map(|p| chunks.joined(p.chunk, *p.joins.last()?)).collect(),
+            None => Vec::new(),
+        };
+        let is_in_the_way = || {
+            let ids: BTreeSet<SegmentId> = inputs().map(|s| s.meta().id).collect();
+            let replaced = joined.iter().flat_map(|(_, replaced)| replaced).map(|span| span.start);
+            let replaced: BTreeSet<u64> = replaced.collect();
+            let metas = table.version();
+            let mut metas = metas.segments.values().map(|s| s.meta());
+            metas.any(|m| replaced.contains(&m.chunk) && !ids.contains(&m.id))
+        };
+        // Somebody writes for one of them, or a flush has: it is looked at again.
+        if written.is_ok() && chunks.as_ref().is_some_and(|chunks| chunks.are_kept() || is_in_the_way()) {
+            self.remove_refused(table, &merged);
+            return Ok(None);
+        }
         let committed = written.and_then(|()| {
             let added = merged.iter().map(|meta| Edit::AddSegment { table: table.id, meta: meta.clone() });
             let removed = inputs().map(|s| Edit::RemoveSegment { table: table.id, segment: s.meta().id });
-            let edits: Vec<Edit> = added.chain(removed).chain(table.gone_edits(&gone)).collect();
+            // A chunk can only be taken away when it has no segments, and only then another be opened over it.
+            let closed = joined.iter().flat_map(|(_, replaced)| replaced);
+            let closed = closed.map(|span| Edit::RemoveChunk { table: table.id, start: span.start });
+            let opened = joined.iter().map(|(span, _)| Edit::AddChunk { table: table.id, span: *span });
+            let edits: Vec<Edit> =
+                removed.chain(closed).chain(opened).chain(added).chain(table.gone_edits(&gone)).collect();
             let base = self.base_of_index(&table.schema());
             let of_horizon = base.as_deref().unwrap_or(table);
             self.fs.sync_dir(&table.dir).and_then(|()| self.commit_with_horizons(edits, &[of_horizon]))
@@ -83,6 +109,10 @@ impl Engine {
             self.remove_refused(table, &merged);
             return Err(error);
         }
+        if let Some(chunks) = &mut chunks {
+            joined.iter().for_each(|(span, replaced)| chunks.replace(replaced, *span));
+        }
+        drop(chunks);
         self.activity.note_merges(merges.len() as u64, inputs().map(|s| s.meta().bytes).sum(), &merged);
         table.raise_gone(&gone);
         table.install(|v| {
@@ -102,7 +132,7 @@ impl Engine {
         let version = table.version();
         // Pins are set under the maintenance lock, of which the part for merges is held: the plans may be older than they are.
         let pinned = table.pinned_segments();
-        let mut of_chunk: HashMap<u64, usize> = plans.iter().map(|plan| (plan.chunk, 0)).collect();
+        let mut of_chunk: HashMap<u64, usize> = plans.iter().flat_map(Plan::chunks).map(|chunk| (chunk, 0)).collect();
         for segment in version.segments.values() {
             of_chunk.entry(segment.meta().chunk).and_modify(|count| *count += 1);
         }
@@ -111,11 +141,14 @@ impl Engine {
         let inputs_of = |plan: &'a Plan| {
             let inputs: Vec<_> = plan.segments.iter().filter_map(|id| version.segments.get(id).cloned()).collect();
             let is_there = inputs.len() == plan.segments.len() && !plan.segments.iter().any(|id| pinned.contains(id));
-            let is_whole = of_chunk.get(&plan.chunk) == Some(&inputs.len());
+            let in_chunks: usize = plan.chunks().filter_map(|chunk| of_chunk.get(&chunk)).sum();
+            let is_whole = in_chunks == inputs.len();
             // An old snapshot still sees rows that tombstones here hide from it.
-            let forgets = plan.whole_chunk && !dropped.contains(&plan.chunk);
+            let is_dropped_from = plan.chunks().any(|chunk| dropped.contains(&chunk));
+            let forgets = plan.whole_chunk && !is_dropped_from;
             let forget_until = if forgets { complete } else { 0 };
-            (is_there && (is_whole || !plan.whole_chunk)).then_some(Inputs { plan, inputs, forget_until })
+            let may_join = plan.joins.is_empty() || !is_dropped_from;
+            (is_there && may_join && (is_whole || !plan.whole_chunk)).then_some(Inputs { plan, inputs, forget_until })
         };
         plans.iter().filter_map(inputs_of).collect()
     }
@@ -399,6 +432,7 @@ mod tests {
     fn open(fs: &SimFs) -> Arc<Engine> {
         let mut config = Config::new("/rrd");
         config.background = false;
+        config.tuning.chunk_least_rows = 0;
         Engine::open(config, Arc::new(fs.clone())).unwrap()
     }
 
@@ -487,7 +521,7 @@ mod tests {
             std::thread::spawn(move || done.send(engine.flush_table(&table).is_ok()));
             is_done.recv_timeout(std::time::Duration::from_secs(60))
         };
-        let plans = engine.chosen_merges(&table, &table.version(), &BTreeSet::new(), true);
+        let plans = engine.chosen_merges(&table, &table.version(), &BTreeSet::new(), (true, false));
         let merged = engine.run_merges(&table, &plans, None, &mut |_| {
             if !std::mem::replace(&mut is_flushed, true) {
                 assert_eq!(flush_beside(&engine, &table), Ok(true), "the flush waits for the merge");

@@ -267,7 +267,7 @@ impl Engine {
     /// Writes a segment anew without what is behind the horizon, if there is room for it.
     fn trim(&self, base: &Arc<Table>, part: &Arc<Table>, segment: &Arc<LiveSegment>, space: &Arc<Space>) -> Result<()> {
         let meta = segment.meta();
-        let plan = Plan { chunk: meta.chunk, segments: vec![meta.id], whole_chunk: false };
+        let plan = Plan { chunk: meta.chunk, segments: vec![meta.id], whole_chunk: false, joins: Vec::new() };
         self.wait_for_readers(base, space, meta.bytes);
         let room = Arc::new(space.reserve(meta.bytes));
         let before: BTreeSet<SegmentId> = part.version().segments.keys().copied().collect();
@@ -336,7 +336,7 @@ impl Engine {
         let mut due = Vec::new();
         for part in base.with_parts() {
             let version = part.version();
-            let plans = self.chosen_merges(&part, &version, &part.pinned_chunks(), false);
+            let plans = self.chosen_merges(&part, &version, &part.pinned_chunks(), (false, true));
             due.extend(plans.into_iter().map(|plan| (plan.bytes_in(&version), part.clone(), plan)));
         }
         let bytes: u64 = due.iter().map(|(bytes, ..)| bytes).sum();

@@ -48,7 +48,7 @@ impl Engine {
         for segment in version.segments.values().filter(|s| !pinned.contains(&s.meta().chunk)) {
             let (looked_at, gone) = share_gone(segment, &layout, places, &horizon)?;
             let chunk = segment.meta().chunk;
-            let new = || (Plan { chunk, segments: Vec::new(), whole_chunk: true }, 0, 0);
+            let new = || (Plan { chunk, segments: Vec::new(), whole_chunk: true, joins: Vec::new() }, 0, 0);
             let (plan, all, of_chunk) = chunks.entry(chunk).or_insert_with(new);
             plan.segments.push(segment.meta().id);
             *all += segment.meta().rows;

@@ -7,7 +7,6 @@
 //! In a ring of bytes buckets are first written as far as there is room. What does not fit is counted, not written; then room is
 //! made for all tiers together, as a flush does it, and they are computed anew from the rows that are left.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -282,7 +281,7 @@ impl Engine {
             room: room.cloned(),
         };
         progress.begin(source.rows());
-        let what = ((first, end), BTreeSet::new());
+        let what = ((first, end), Vec::new());
         let segments = self.compute_tier(&target, &source, buckets, what, *seq, &mut |rows| progress.note(rows))?;
         Ok(Some(Part { segments, from: first, is_cut: plan.cut > from }))
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use rrd_codec::Effort;
 
 use crate::chunk::ChunksInUse;
-use crate::cursor::{Cursor, Direction};
+use crate::cursor::{Cursor, Direction, Span};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fs::space::Room;
@@ -37,6 +37,7 @@ use crate::write_out::{OutRow, OutRows};
 use super::aggregate::Aggregator;
 use super::bucket::{Buckets, Interval};
 use super::points::{Known, Points};
+use super::touched::join;
 use super::{Tier, Touched};
 
 /// Name of the manifest property of a table with tiers: what was committed up to this sequence number is in them.
@@ -47,8 +48,10 @@ const DIRTY_PREFIX: &str = "tier_dirty:";
 /// Name of the property with the ids (u32) of tiers that are to be built from all rows there are.
 const BUILD_PROPERTY: &str = "tier_build";
 
-/// Bytes of buckets that are written to segments at a time.
-const PART_BYTES: usize = 32 << 20;
+/// Bytes of buckets that are written to segments at a time, at least; else half of what a run of a bulk statement has.
+const PART_BYTES: usize = 1 << 20;
+/// Spans of changed times that are walked side by side.
+const WALKS_AT_ONCE: usize = 64;
 /// Buckets side by side that are computed in one walk.
 const CLUSTER: usize = 1024;
 
@@ -146,6 +149,7 @@ impl Engine {
         touched: &Touched,
         done: &Refreshed,
     ) -> Result<Vec<Arc<LiveSegment>>> {
+        self.pause_points.pass("a tier is brought up to date");
         let schema = table.schema();
         let Some(buckets) = Buckets::of(&schema, tier.def.bucket) else { return Ok(Vec::new()) };
         let gone = table.gone_until();
@@ -160,9 +164,9 @@ impl Engine {
                 source.touch_all();
             }
             let starts = (line, u64::MAX);
-            let what = (starts, BTreeSet::new());
+            let what = (starts, Vec::new());
             let target = Target::of(table, tier, room);
-            segments = self.compute_tier(&target, &source, buckets, what, done.seq, &mut |_| true)?;
+            segments = self.compute_tier(&target, &source, buckets, what, done.seq, &mut |_| !self.gives_up(table))?;
             from_rows = (gone, line);
         }
         if touched.span().is_none_or(|(first, _)| buckets.interval(first).first >= from_rows.1) {
@@ -173,13 +177,12 @@ impl Engine {
             source.touch_all();
         }
         let more = (|| {
-            let mut extra = BTreeSet::new();
-            for (range, _) in touched.ranges() {
-                source.push_pairs(&buckets, *range, done.seq, &mut extra)?;
-                Rows::of_tier(tier, &[]).push_pairs(&buckets, *range, done.seq, &mut extra)?;
-            }
+            let mut extra = source.pairs_between(&buckets, (touched.ranges(), from_rows), done.seq)?;
+            extra.extend(Rows::of_tier(tier, &[]).pairs_between(&buckets, (touched.ranges(), from_rows), done.seq)?);
             let what = (from_rows, extra);
-            self.compute_tier(&Target::of(table, tier, room), &source, buckets, what, done.seq, &mut |_| true)
+            self.compute_tier(&Target::of(table, tier, room), &source, buckets, what, done.seq, &mut |_| {
+                !self.gives_up(table)
+            })
         })();
         match more {
             Ok(more) => segments.extend(more),
@@ -198,7 +201,7 @@ impl Engine {
         tier: &Target,
         source: &Rows,
         buckets: Buckets,
-        (starts, extra): ((u64, u64), BTreeSet<Pair>),
+        (starts, extra): ((u64, u64), Vec<PairsBetween>),
         seq: u64,
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Vec<Arc<LiveSegment>>> {
@@ -226,6 +229,7 @@ impl Engine {
             Cursor::new(source.version.clone(), source.layout.clone(), Snapshot::at(seq), None).reading_all();
         let written = (|| {
             while let Some(mut cluster) = pairs.next_cluster()? {
+                self.pause_points.pass("buckets are computed");
                 if finer.is_none() {
                     // Of a series with a ring of its own rows may be gone: a bucket keeps what it had of them.
                     let line = tier.series_gone.get(cluster.series.as_slice()).copied().unwrap_or(0);
@@ -402,26 +406,88 @@ impl Rows {
         0
     }
 
-    /// Adds the series and buckets of all rows between two times.
-    fn push_pairs(&self, buckets: &Buckets, times: Interval, seq: u64, out: &mut BTreeSet<Pair>) -> Result<()> {
-        let times = buckets.covering(times);
-        let mut rows = Cursor::new(self.version.clone(), self.layout.clone(), Snapshot::at(seq), None);
-        rows.limit_times((times.first, times.last));
-        rows.seek(None, true, Direction::Forward)?;
+    /// The series and buckets of all rows between some times, of buckets that begin within `starts`: a walk for each span of
+    /// them.
+    fn pairs_between(
+        &self,
+        buckets: &Buckets,
+        (times, starts): (&[(Interval, u64)], (u64, u64)),
+        seq: u64,
+    ) -> Result<Vec<PairsBetween>> {
+        let mut spans = join(times.iter().map(|(times, _)| buckets.covering(*times)).collect());
+        if spans.len() > WALKS_AT_ONCE
+            && let (Some(first), Some(last)) = (spans.first(), spans.last())
+        {
+            // What lies between is computed again as well.
+            spans = vec![Interval { first: first.first, last: last.last }];
+        }
+        let walk = |times: Interval| {
+            let mut rows = Cursor::new(self.version.clone(), self.layout.clone(), Snapshot::at(seq), None);
+            rows.limit_times((times.first, times.last));
+            rows.seek(None, true, Direction::Forward)?;
+            PairsBetween { rows, times, starts, buckets: *buckets, layout: self.layout.clone(), span: None, next: None }
+                .begin()
+        };
+        spans.into_iter().map(walk).collect()
+    }
+}
+
+/// The series and buckets of rows between two times, in their order. Never all at once: a DELETE by chunk may have to do with
+/// more of them than there is memory for.
+pub(super) struct PairsBetween {
+    rows: Cursor,
+    times: Interval,
+    starts: (u64, u64),
+    buckets: Buckets,
+    layout: Arc<RowLayout>,
+    /// Rows that were not looked at.
+    span: Option<(Span, u32)>,
+    next: Option<Pair>,
+}
+
+impl PairsBetween {
+    fn begin(mut self) -> Result<PairsBetween> {
+        self.next = self.read()?;
+        Ok(self)
+    }
+
+    /// Goes on behind a pair.
+    fn pass(&mut self, pair: &Pair) -> Result<()> {
+        while self.next.as_ref().is_some_and(|next| next <= pair) {
+            self.next = self.read()?;
+        }
+        Ok(())
+    }
+
+    /// The next pair that is not the one before.
+    fn read(&mut self) -> Result<Option<Pair>> {
         let mut key = Vec::new();
-        while let Some(span) = rows.next_span(limits::GROUP_ROWS)? {
-            for n in 0..span.rows {
+        loop {
+            let (span, at) = match self.span.take() {
+                Some(left) => left,
+                None => match self.rows.next_span(limits::GROUP_ROWS)? {
+                    Some(span) => (span, 0),
+                    None => return Ok(None),
+                },
+            };
+            for n in at..span.rows {
                 key.clear();
                 span.group.push_key(span.row(n), &mut key)?;
                 let Some((series, time)) = self.layout.series_of(&key).zip(self.layout.time_of_key(&key)) else {
                     continue;
                 };
-                if times.contains(time) {
-                    out.insert((series.to_vec(), buckets.interval(time)));
+                let is_known = |(known, interval): &Pair| interval.contains(time) && known == series;
+                if !self.times.contains(time) || self.next.as_ref().is_some_and(is_known) {
+                    continue;
+                }
+                let interval = self.buckets.interval(time);
+                if (self.starts.0..self.starts.1).contains(&interval.first) {
+                    let pair = (series.to_vec(), interval);
+                    self.span = Some((span, n + 1)).filter(|(span, n)| *n < span.rows);
+                    return Ok(Some(pair));
                 }
             }
         }
-        Ok(())
     }
 }
 
@@ -438,14 +504,16 @@ struct Pairs {
     buckets: Buckets,
     /// Rows that are read but not looked at.
     rows: Option<(Arc<crate::group::RowGroup>, usize, usize)>,
-    extra: std::iter::Peekable<std::collections::btree_set::IntoIter<Pair>>,
+    /// What is to be computed besides.
+    extra: Vec<PairsBetween>,
     /// Buckets that begin before the first or from the second on do not count.
     starts: (u64, u64),
     /// Of rows with data-source columns: they have to do with buckets side by side.
     points: Option<Points>,
-    /// Such buckets that were not handed out yet, and the last one that was found.
-    around: std::collections::VecDeque<Pair>,
+    /// Such buckets that were not handed out yet: the next one, and when the last one begins at most.
+    around: Option<(Pair, u64)>,
     next: Option<Pair>,
+    /// The last one that was found.
     last: Option<Pair>,
     key: Vec<u8>,
 }
@@ -454,11 +522,10 @@ impl Pairs {
     fn new(
         source: &Rows,
         buckets: Buckets,
-        mut extra: BTreeSet<Pair>,
+        extra: Vec<PairsBetween>,
         starts: (u64, u64),
         points: Option<Points>,
     ) -> Result<Pairs> {
-        extra.retain(|(_, interval)| (starts.0..starts.1).contains(&interval.first));
         let layout = &source.layout;
         let keys = match source.touched.as_slice() {
             [Input::Memtable(memtable)] => memtable.entries().keys(),
@@ -474,7 +541,6 @@ impl Pairs {
         });
         let merge = Merge::new(Direction::Forward, u64::MAX, None, sources.collect())?;
         let layout = layout.clone();
-        let extra = extra.into_iter().peekable();
         let keys = keys.into_iter();
         let mut pairs = Pairs {
             keys,
@@ -485,7 +551,7 @@ impl Pairs {
             extra,
             starts,
             points,
-            around: Default::default(),
+            around: None,
             next: None,
             last: None,
             key: Vec::new(),
@@ -510,29 +576,17 @@ impl Pairs {
         Ok(Some(cluster))
     }
 
-    fn peek(&mut self) -> Option<&Pair> {
-        match (&self.next, self.extra.peek()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (Some(a), None) => Some(a),
-            (None, b) => b,
-        }
+    fn peek(&self) -> Option<&Pair> {
+        self.extra.iter().map(|extra| &extra.next).chain([&self.next]).flatten().min()
     }
 
     fn take(&mut self) -> Result<Option<Pair>> {
-        let from_extra = match (&self.next, self.extra.peek()) {
-            (Some(a), Some(b)) if a == b => {
-                self.extra.next();
-                false
-            }
-            (Some(a), Some(b)) => b < a,
-            (next, _) => next.is_none(),
-        };
-        if from_extra {
-            return Ok(self.extra.next());
+        let Some(pair) = self.peek().cloned() else { return Ok(None) };
+        self.extra.iter_mut().try_for_each(|extra| extra.pass(&pair))?;
+        if self.next.as_ref() == Some(&pair) {
+            self.next = self.read()?;
         }
-        let taken = self.next.take();
-        self.next = self.read()?;
-        Ok(taken)
+        Ok(Some(pair))
     }
 
     /// Reads the next key of the segments that changed; false at the end.
@@ -555,9 +609,27 @@ impl Pairs {
         Ok(true)
     }
 
+    /// The next pair that the row has to do with that was read last.
+    fn next_around(&mut self) -> Option<Pair> {
+        let ((series, mut interval), until) = self.around.take()?;
+        if interval.first < self.starts.0 {
+            interval = self.buckets.interval(interval.first.max(self.starts.0));
+            if interval.first < self.starts.0 {
+                interval = self.buckets.interval(interval.last.checked_add(1)?);
+            }
+        }
+        if interval.first > until || interval.first >= self.starts.1 {
+            return None;
+        }
+        if let Some(next) = interval.last.checked_add(1).filter(|next| *next <= until) {
+            self.around = Some(((series.clone(), self.buckets.interval(next)), until));
+        }
+        Some((series, interval))
+    }
+
     /// The next pair of the rows that changed.
     fn read(&mut self) -> Result<Option<Pair>> {
-        if let Some(pair) = self.around.pop_front() {
+        if let Some(pair) = self.next_around() {
             return Ok(Some(pair));
         }
         loop {
@@ -581,18 +653,9 @@ impl Pairs {
                     }
                     interval = self.buckets.interval(last.last + 1);
                 }
-                let series = series.to_vec();
-                loop {
-                    if (self.starts.0..self.starts.1).contains(&interval.first) {
-                        self.around.push_back((series.clone(), interval));
-                    }
-                    if interval.last >= times.last {
-                        break;
-                    }
-                    interval = self.buckets.interval(interval.last + 1);
-                }
-                self.last = Some((series, interval));
-                match self.around.pop_front() {
+                self.last = Some((series.to_vec(), self.buckets.interval(times.last)));
+                self.around = Some(((series.to_vec(), interval), times.last));
+                match self.next_around() {
                     Some(pair) => return Ok(Some(pair)),
                     None => continue,
                 }
@@ -689,7 +752,8 @@ impl Output<'_> {
             }
             false => self.aggregator.finish(interval.first, &mut self.bytes),
         }
-        if self.bytes.len() >= PART_BYTES { self.write() } else { Ok(()) }
+        let part_bytes = PART_BYTES.max(self.engine.tuning.bulk_run_bytes / 2);
+        if self.bytes.len() >= part_bytes { self.write() } else { Ok(()) }
     }
 
     /// For a bucket without rows: a row of its series says what that is.

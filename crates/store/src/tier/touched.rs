@@ -35,8 +35,11 @@ pub struct Touched {
 struct TouchedTier {
     id: u32,
     buckets: Buckets,
-    /// By start: last time, and the first commit that touched it.
+    /// Buckets side by side that the same commit was the first to touch, by start: last time, and that commit. A row can touch
+    /// millions, where HEARTBEAT is much longer than a bucket.
     touched: BTreeMap<u64, (u64, u64)>,
+    /// All of that, by start: last time. Neighbours are one.
+    covered: BTreeMap<u64, u64>,
     /// The bucket that was noted last.
     last: Option<Interval>,
 }
@@ -46,7 +49,7 @@ impl Touched {
     pub fn of(schema: &Schema) -> Option<Touched> {
         let tier = |def: &crate::schema::TierDef| {
             let buckets = Buckets::of(schema, def.bucket)?;
-            Some(TouchedTier { id: def.id, buckets, touched: BTreeMap::new(), last: None })
+            Some(TouchedTier { id: def.id, buckets, touched: BTreeMap::new(), covered: BTreeMap::new(), last: None })
         };
         let tiers: Vec<TouchedTier> = schema.tiers.iter().filter_map(tier).collect();
         let points = Points::of(schema).map(Arc::new);
@@ -66,9 +69,7 @@ impl Touched {
             if tier.last.is_some_and(|last| last.contains(time)) {
                 continue;
             }
-            let interval = tier.buckets.interval(time);
-            tier.touched.entry(interval.first).or_insert((interval.last, seq));
-            tier.last = Some(interval);
+            tier.note_all(Interval { first: time, last: time }, seq);
         }
         self.widen(time, time);
     }
@@ -174,15 +175,41 @@ impl TouchedTier {
         if self.last.is_some_and(|last| last.contains(times.first) && last.contains(times.last)) {
             return;
         }
-        let mut interval = self.buckets.interval(times.first);
-        loop {
-            self.touched.entry(interval.first).or_insert((interval.last, seq));
-            if interval.last >= times.last {
-                break;
-            }
-            interval = self.buckets.interval(interval.last + 1);
+        let all = self.buckets.covering(times);
+        self.last = Some(all);
+        let before = self.covered.range(..=all.first).next_back().map(|(&first, &last)| (first, last));
+        if before.is_some_and(|(_, last)| last >= all.last) {
+            return;
         }
-        self.last = Some(interval).filter(|last| last.contains(times.first));
+        let start =
+            before.filter(|(_, last)| last.saturating_add(1) >= all.first).map_or(all.first, |(first, _)| first);
+        let near = self.covered.range(start..=all.last.saturating_add(1)).map(|(&first, &last)| (first, last));
+        let near: Vec<(u64, u64)> = near.collect();
+        let (mut union, mut from) = (all, Some(all.first));
+        for (first, last) in near {
+            self.covered.remove(&first);
+            union = Interval { first: union.first.min(first), last: union.last.max(last) };
+            if let Some(gap) = from.filter(|from| *from < first && *from <= all.last) {
+                self.note_gap(Interval { first: gap, last: (first - 1).min(all.last) }, seq);
+            }
+            from = last.checked_add(1).map(|behind| behind.max(all.first));
+        }
+        if let Some(gap) = from.filter(|from| *from <= all.last) {
+            self.note_gap(Interval { first: gap, last: all.last }, seq);
+        }
+        self.covered.insert(union.first, union.last);
+    }
+
+    /// Notes buckets that nobody has touched.
+    fn note_gap(&mut self, gap: Interval, seq: u64) {
+        if let Some((_, (last, by))) = self.touched.range_mut(..gap.first).next_back()
+            && last.checked_add(1) == Some(gap.first)
+            && *by == seq
+        {
+            *last = gap.last;
+            return;
+        }
+        self.touched.insert(gap.first, (gap.last, seq));
     }
 }
 
@@ -197,4 +224,36 @@ pub fn join(mut intervals: Vec<Interval>) -> Vec<Interval> {
         }
     }
     joined
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+    use super::*;
+    use crate::schema::Bucket;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Each bucket was noted by itself: with HEARTBEAT='40d' and buckets of a second one row took a gigabyte.
+        #[test]
+        fn spans_of_buckets_say_what_each_bucket_would(notes in prop::collection::vec((0u64..200, 0u64..50), 1..30)) {
+            let schema: Schema = serde_json::from_str(
+                r#"{"version": 1, "columns": [{"id": 0, "name": "t", "lane": {"int": {"width": 8}}, "nullable": false}],
+                "key": [0], "time": {"column": 0, "unit": "us"}}"#,
+            ).unwrap();
+            let buckets = Buckets::of(&schema, Bucket::Fixed { length: 10, offset: 0 }).unwrap();
+            let mut tier = TouchedTier { id: 1, buckets, touched: BTreeMap::new(), covered: BTreeMap::new(), last: None };
+            let mut each: BTreeMap<u64, u64> = BTreeMap::new();
+            for (seq, &(first, length)) in (1..).zip(&notes) {
+                tier.note_all(Interval { first, last: first + length }, seq);
+                (first / 10..=(first + length) / 10).for_each(|n| _ = each.entry(n).or_insert(seq));
+            }
+            let spans = tier.touched.iter();
+            let of_spans: BTreeMap<u64, u64> =
+                spans.flat_map(|(first, (last, seq))| (first / 10..=last / 10).map(|n| (n, *seq))).collect();
+            prop_assert_eq!(of_spans, each);
+            prop_assert!(tier.touched.len() <= 2 * notes.len() + 1);
+        }
+    }
 }

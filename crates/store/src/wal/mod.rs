@@ -256,6 +256,11 @@ impl Wal {
         Ok(())
     }
 
+    /// Gives back what is kept for later files: the disk is full.
+    pub fn give_back_spared(&self) {
+        self.writer.lock().give_back_spared();
+    }
+
     /// [`Wal::sync`] or [`Wal::write`]. When the fate of a group is known, its leader calls `settled` before it wakes
     /// those who wait for it, so that what it can do for all of them is done once and they wake only once.
     pub fn flush(&self, up_to: Lsn, durable: bool, settled: &dyn Fn()) -> Result<()> {

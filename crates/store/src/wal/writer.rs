@@ -105,6 +105,8 @@ pub struct Writer {
     pub retired: VecDeque<Retired>,
     /// Files to be written anew, which have temporary names.
     spared: Vec<PathBuf>,
+    /// The disk was full, and no new file could be made since: it has no room to spare.
+    is_full: bool,
     /// How many want the files to stay.
     pub holds: usize,
     current: Option<Current>,
@@ -122,6 +124,7 @@ impl Writer {
             end: Lsn(0),
             retired: VecDeque::new(),
             spared: Vec::new(),
+            is_full: false,
             holds: 0,
             current: None,
         }
@@ -129,8 +132,22 @@ impl Writer {
 
     /// Hands a group of frames, the first at `start`, to the operating system; and makes all that was written durable.
     pub fn write(&mut self, group: &[u8], start: Lsn, durable: bool) -> Result<(), Failure> {
-        self.hand_over(group, start, durable)?;
+        let mut handed = self.hand_over(group, start, durable);
+        if matches!(handed, Err(Failure::Full(_))) && !self.spared.is_empty() {
+            // What was kept for later makes room now.
+            self.give_back_spared();
+            handed = self.hand_over(group, start, durable);
+        }
+        handed?;
         if durable { self.sync() } else { Ok(()) }
+    }
+
+    /// Gives back files that are not in use, on a full disk.
+    pub fn give_back_spared(&mut self) {
+        self.is_full = true;
+        for path in self.spared.drain(..) {
+            let _ = self.fs.remove(&path);
+        }
     }
 
     fn hand_over(&mut self, group: &[u8], start: Lsn, durable: bool) -> Result<(), Failure> {
@@ -223,7 +240,7 @@ impl Writer {
             let spared = self.dir.join(temporary_name(oldest.number));
             // Of the usual size, not one that a large group made longer, or an older version.
             let is_usual = (self.file_bytes..2 * self.file_bytes).contains(&oldest.bytes);
-            let is_spared = is_usual && self.spared.len() < LOG_FILES_SPARED;
+            let is_spared = is_usual && !self.is_full && self.spared.len() < LOG_FILES_SPARED;
             let gone = if is_spared { self.fs.rename(&path, &spared) } else { self.fs.remove(&path) };
             gone.map_err(Failure::Full)?;
             // Durable one by one: were a younger file gone and an older one back, the log would have a gap. And before it is
@@ -282,6 +299,7 @@ impl Writer {
                 let blocks = Blocks { size: file.block_bytes(), origin: start.0.wrapping_sub(header_bytes) };
                 self.current = Some(Current { file, number, blocks, room: header_bytes, synced: header_bytes });
                 self.next_number = number + 1;
+                self.is_full &= is_used;
                 Ok(())
             }
             Err(e) if e.is_disk_full() => {

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod build;
+mod gone;
 mod points;
 mod repair;
 mod rings;
@@ -131,6 +132,8 @@ fn small_config() -> Config {
     config.tuning.smallest_batch = 1;
     config.tuning.txn_spill_bytes = 2_000;
     config.tuning.chunk_target_rows = 60;
+    config.tuning.chunk_least_rows = 20;
+    config.tuning.sparse_chunks = 3;
     config
 }
 
