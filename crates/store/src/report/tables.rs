@@ -14,7 +14,8 @@ use crate::manifest::edit::ChunkSpan;
 use crate::schema::{Schema, TierDef};
 use crate::segment::{BlockChoice, SegmentMeta, SurveyedLane};
 use crate::table::Table;
-use crate::tier::Tier;
+use crate::tier::bucket::Buckets;
+use crate::tier::{Tier, join};
 use crate::version::Version;
 
 /// Blocks of a column that are opened for their codec at most, about.
@@ -148,17 +149,18 @@ impl Table {
     pub fn tier_reports(&self, with_times: bool) -> Vec<TierReport> {
         let tiers = self.tiers();
         let version = self.version();
-        let dirty = |tier: u32| {
+        let schema = self.schema();
+        let dirty = |tier: &Tier| {
+            let buckets = Buckets::of(&schema, tier.def.bucket);
             let mut spans = Vec::new();
             for touched in version.memtables().filter_map(|memtable| memtable.touched()) {
-                touched.push_intervals(tier, u64::MAX, &mut spans);
+                touched.push_intervals(tier.def.id, u64::MAX, &mut spans);
             }
-            spans.sort_by_key(|span| span.first);
-            spans.dedup_by_key(|span| span.first);
-            spans.len() as u64
+            let count = |span| buckets.map_or(0, |buckets| buckets.count(span));
+            join(spans).into_iter().map(count).sum()
         };
         let report = |tier: &Arc<Tier>| TierReport {
-            dirty: dirty(tier.def.id),
+            dirty: dirty(tier),
             def: tier.def.clone(),
             table: tier.table.report(),
             source: tier.source.and_then(|place| tiers.get(place)).map(|source| source.def.name.clone()),

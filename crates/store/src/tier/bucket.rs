@@ -8,6 +8,9 @@ use crate::time::{TimeLane, civil, day_micros, days_before};
 
 const DAY: i64 = 86_400_000_000;
 
+/// A twelfth of the mean year, in microseconds.
+const MEAN_MONTH: u64 = 2_629_746_000_000;
+
 impl Bucket {
     /// The start of the bucket of a time.
     pub fn start_of(&self, micros: i64) -> i64 {
@@ -128,6 +131,21 @@ impl Buckets {
     /// All buckets that a span of time touches.
     pub fn covering(&self, times: Interval) -> Interval {
         Interval { first: self.interval(times.first).first, last: self.interval(times.last).last }
+    }
+
+    /// How many buckets a span of them has; a span without an end counts as one. Months are counted by their mean length.
+    pub fn count(&self, span: Interval) -> u64 {
+        if span.last == u64::MAX {
+            return 1;
+        }
+        let micros = self.lane.micros(span.last).saturating_sub(self.lane.micros(span.first)).unsigned_abs();
+        match self.bucket {
+            Bucket::Fixed { length, .. } => micros / length.max(1) + 1,
+            Bucket::Months { count } => {
+                let length = u64::from(count.max(1)) * MEAN_MONTH;
+                ((micros + length / 2) / length).max(1)
+            }
+        }
     }
 
     /// What there is of some spans of whole buckets from the first bucket on that does not begin before `line`.
