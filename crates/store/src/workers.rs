@@ -282,12 +282,12 @@ fn flush_one(engine: &Arc<Engine>, id: TableId) {
             engine.workers.ask_merge(id);
         }
         Err(error) => {
-            let mut lists = engine.workers.lists.lock();
-            lists.flushes += 1;
-            engine.activity.flush_failures.fetch_add(1, Ordering::Relaxed);
             if error.is_disk_full() {
                 engine.wal.give_back_spared();
             }
+            let mut lists = engine.workers.lists.lock();
+            lists.flushes += 1;
+            engine.activity.flush_failures.fetch_add(1, Ordering::Relaxed);
             tracing::error!(table = table.name(), %error, "could not write a memtable to disk; trying again");
             lists.flush_error = Some(error.to_string());
             lists.flush_later.insert(id, Instant::now() + TICK);
