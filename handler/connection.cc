@@ -251,7 +251,8 @@ int Rrd_connection::prepare(THD *thd, bool all)
   const Packed_xid xid(thd);
   m_in_statement= m_has_mark= false;
   RrdError error;
-  return rrd_session_prepare(m_session, &xid.text, &error) == RRD_OK ? 0 : refused(error);
+  const bool stays= thd->transaction->xid_state.is_explicit_XA();
+  return rrd_session_prepare(m_session, &xid.text, stays, &error) == RRD_OK ? 0 : refused(error);
 }
 
 int Rrd_connection::commit(THD *thd, bool all)
@@ -395,12 +396,16 @@ static void take_xid(void *context, const char *packed, size_t length)
   memcpy(xid->data, packed + 24, length - 24);
 }
 
+/* The server asks until it gets fewer than it has room for, and decides its own transactions in between. */
 static int recover(handlerton *, XID *xids, uint size)
 {
+  static uint64_t position;
   Xid_list list= {xids, size, 0};
   RrdError error;
-  if (rrd_engine_prepared(rrd_engine, take_xid, &list, &error) != RRD_OK)
+  if (rrd_engine_prepared(rrd_engine, &position, size, take_xid, &list, &error) != RRD_OK)
     rrd_report(error);
+  if (list.count < size)
+    position= 0;
   return (int) list.count;
 }
 

@@ -295,7 +295,7 @@ static void in_bulk(const RrdEngine *engine, RrdTable *table, RrdSession *sessio
     DO(insert(table, session, row(9, 5000000 + n, n, "bulk", "many rows of one statement, each with a note of some length"),
               RRD_INSERT_FAIL));
   DO(rrd_bulk_end(table, session, &error));
-  DO(rrd_session_prepare(session, &xid, &error));
+  DO(rrd_session_prepare(session, &xid, true, &error));
   DO(rrd_session_order_commit(session, &error));
   DO(rrd_session_commit(session, &error));
   DO(rrd_engine_checkpoint(engine, &error));

@@ -32,7 +32,8 @@ pub unsafe extern "C" fn rrd_session_reserve(
     unsafe { guard(error, || get_mut(session)?.session.reserve(xid_bytes(get(xid)?)?)) }
 }
 
-/// First phase: the session's work is durable and cannot be refused any more. On an error everything is undone.
+/// First phase: the session's work is durable and cannot be refused any more. On an error everything is undone. `stays` tells that
+/// it may be long until the second phase: there is a limit to the memory of all such transactions.
 ///
 /// # Safety
 /// Pointers are null or valid.
@@ -40,10 +41,11 @@ pub unsafe extern "C" fn rrd_session_reserve(
 pub unsafe extern "C" fn rrd_session_prepare(
     session: *mut RrdSession,
     xid: *const RrdText,
+    stays: bool,
     error: *mut RrdError,
 ) -> i32 {
     // SAFETY: promised by the caller.
-    unsafe { guard(error, || get_mut(session)?.session.prepare(xid_bytes(get(xid)?)?)) }
+    unsafe { guard(error, || get_mut(session)?.session.prepare(xid_bytes(get(xid)?)?, stays)) }
 }
 
 /// Gives a prepared session its place in the order of commits; `rrd_session_commit` finishes it. May be called from
@@ -115,13 +117,16 @@ pub unsafe extern "C" fn rrd_engine_rollback_prepared(
     unsafe { guard(error, || found(get(engine)?.engine.rollback_prepared(xid_bytes(get(xid)?)?)?)) }
 }
 
-/// Calls `take` with the XID of each prepared transaction.
+/// Calls `take` with the XIDs of the next prepared transactions, `most` at most. `position` is 0 at the first call and says where to
+/// go on at the next one; they may be decided in between.
 ///
 /// # Safety
 /// Pointers are null or valid; `take` may be called with `context` during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrd_engine_prepared(
     engine: *const RrdEngine,
+    position: *mut u64,
+    most: u64,
     take: RrdTextFn,
     context: *mut c_void,
     error: *mut RrdError,
@@ -130,8 +135,11 @@ pub unsafe extern "C" fn rrd_engine_prepared(
     unsafe {
         guard(error, || {
             let take = take.ok_or_else(|| Failure::internal("no callback"))?;
-            for xid in get(engine)?.engine.prepared_xids() {
+            let position = get_mut(position)?;
+            let most = usize::try_from(most).unwrap_or(usize::MAX);
+            for (number, xid) in get(engine)?.engine.prepared_after(position.checked_sub(1), most) {
                 take(context, xid.as_ptr().cast::<c_char>(), xid.len());
+                *position = number + 1;
             }
             Ok(())
         })

@@ -142,15 +142,21 @@ impl Session {
 
     /// What of the first phase can be refused; on an error everything is undone.
     pub fn reserve(&mut self, xid: &[u8]) -> Outcome<()> {
-        match self.when_decided(|txn| txn.reserve(xid)) {
+        match self.when_decided(|txn| txn.make_room_for_prepared().and_then(|()| txn.reserve(xid))) {
             Ok(()) => Ok(()),
             refused => self.explained(refused),
         }
     }
 
-    /// First phase of a commit; on an error everything is undone.
-    pub fn prepare(&mut self, xid: &[u8]) -> Outcome<()> {
-        let prepared = self.when_decided(|txn| txn.prepare(xid));
+    /// First phase of a commit; on an error everything is undone. A transaction that may `stay` prepared must fit into what memory
+    /// there is for such.
+    pub fn prepare(&mut self, xid: &[u8], stays: bool) -> Outcome<()> {
+        let prepared = self.when_decided(|txn| {
+            if stays {
+                txn.make_room_for_prepared()?;
+            }
+            txn.prepare(xid)
+        });
         self.explained(prepared)
     }
 

@@ -61,6 +61,10 @@ pub struct Tuning {
     pub rows_of_bucket: u64,
     /// See [`limits::NEW_KEY_LOCKS`]; with 0 inserts wait for nobody, as those of large statements.
     pub new_key_locks: usize,
+    /// See [`limits::PREPARED_LOCK_BYTES`].
+    pub prepared_lock_bytes: u64,
+    /// See [`limits::LOG_TOTAL_BYTES`].
+    pub log_bytes: u64,
 }
 
 impl Default for Tuning {
@@ -78,6 +82,8 @@ impl Default for Tuning {
             part_rows: limits::PART_ROWS,
             rows_of_bucket: limits::ROWS_OF_BUCKET,
             new_key_locks: limits::NEW_KEY_LOCKS,
+            prepared_lock_bytes: limits::PREPARED_LOCK_BYTES,
+            log_bytes: limits::LOG_TOTAL_BYTES,
         }
     }
 }

@@ -61,8 +61,6 @@ pub struct Engine {
     pub(crate) commit_gate: RwLock<()>,
     /// Held by whoever tells the manifest where horizons are.
     pub(crate) keeping_horizons: Mutex<()>,
-    /// Held while a backup takes its folder.
-    pub(crate) backup_turn: Mutex<()>,
     /// Held while a commit is applied, or while none may be.
     pub(crate) apply_turn: Mutex<()>,
     pub(crate) applied_wait: Mutex<()>,
@@ -158,7 +156,6 @@ impl Engine {
             }),
             commit_gate: RwLock::new(()),
             keeping_horizons: Mutex::new(()),
-            backup_turn: Mutex::new(()),
             apply_turn: Mutex::new(()),
             applied_wait: Mutex::new(()),
             applied: Condvar::new(),

@@ -8,7 +8,6 @@ use rrd_codec::Effort;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fs::space::Room;
-use crate::limits;
 use crate::live::LiveSegment;
 use crate::manifest::edit::Edit;
 use crate::memtable::{Memtable, VersionRef, Versions};
@@ -204,6 +203,13 @@ impl Engine {
 
     /// Removes log files that no memtable needs.
     pub(crate) fn trim_log(&self) -> Result<()> {
+        if self.wal.bytes() > self.log_limit() {
+            match self.log_prepared_again(self.log_limit() / 2) {
+                // The old records do for now.
+                Err(error) if error.is_disk_full() => {}
+                logged => logged.inspect_err(|error| self.poison_unless_full(error))?,
+            }
+        }
         let keep_from = {
             let _turn = self.apply_turn.lock();
             let mut queue = self.commit_queue.lock();
@@ -225,7 +231,7 @@ impl Engine {
     /// with the oldest commits when the log grew too long.
     pub(crate) fn after_commit(&self) {
         let limit = self.memory.limit.load(Ordering::Relaxed);
-        let log_limit = (2 * limit as u64).max(limits::LOG_TOTAL_BYTES);
+        let log_limit = self.log_limit();
         let is_half_full = || self.memory.active.load(Ordering::Relaxed).max(0) as usize > limit / 2;
         let is_log_long = || self.wal.bytes() > log_limit;
         if !is_half_full() && !is_log_long() {
@@ -239,6 +245,11 @@ impl Engine {
             // commit would set a memtable aside until the flushes are done.
             self.freeze_older_than(Lsn(self.wal.position().0.saturating_sub(log_limit / 4 * 3)));
         }
+    }
+
+    /// Bytes of the log from which on what keeps its oldest files is written elsewhere.
+    fn log_limit(&self) -> u64 {
+        (2 * self.memory.limit.load(Ordering::Relaxed) as u64).max(self.tuning.log_bytes)
     }
 
     /// Freezes memtables, the largest first, until `bytes` are set aside: with many small tables one after the other

@@ -167,3 +167,11 @@ pub const ROW_LOCKS_FOR_ALL: usize = 1024;
 
 /// Bytes of a ring at least: a segment takes some KiB beside its rows, and a flush and a merge want room beside what is there.
 pub const MIN_RING_BYTES: u64 = 64 << 10;
+
+/// Bytes that a prepared transaction takes beside its rows, and each file that its rows were written to: places in lists, the
+/// descriptions of tables and segments.
+pub const PREPARED_BYTES: u64 = 1024;
+
+/// Bytes of locks for the rows in files of a prepared transaction, for each table after a restart: 400,000 rows. With more of
+/// them the table is locked as a whole, if no other prepared transaction has rows of it.
+pub const PREPARED_LOCK_BYTES: u64 = 64 << 20;

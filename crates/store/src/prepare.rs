@@ -6,6 +6,7 @@
 //! applied: the manifest follows the log here.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -14,7 +15,9 @@ use crate::commit::{CommitQueue, Deciding, LogRecord, Pending, Resolve, TableWri
 use crate::config::FlushLog;
 use crate::engine::{Engine, TEMPORARY_PREFIX, Tables};
 use crate::error::{Error, Result};
+use crate::group::RowGroup;
 use crate::horizon::Position;
+use crate::limits;
 use crate::live::LiveSegment;
 use crate::lock::LockMode;
 use crate::log_record::{self, Form, LoggedWrite};
@@ -36,9 +39,25 @@ pub(crate) struct Prepared {
     pub owner: u64,
     /// Its number among the prepared ones: a log position may be another one's too, as `reserve` writes nothing.
     pub decision: u64,
-    /// The log must be kept from here.
-    pub start_lsn: Lsn,
+    /// The log must be kept from here: where its record begins, which is written again should that hold up the log.
+    start_lsn: AtomicU64,
     pub tables: Vec<TableWrites>,
+}
+
+impl Prepared {
+    fn start_lsn(&self) -> Lsn {
+        Lsn(self.start_lsn.load(Ordering::Acquire))
+    }
+
+    /// What it takes, roughly.
+    fn bytes(&self) -> u64 {
+        limits::PREPARED_BYTES + self.tables.iter().map(|t| bytes_of(&t.own.read())).sum::<u64>()
+    }
+}
+
+/// Bytes of memory that a write set takes, roughly.
+fn bytes_of(own: &OwnWrites) -> u64 {
+    own.bytes as u64 + own.private.len() as u64 * limits::PREPARED_BYTES
 }
 
 /// The commit of a prepared transaction in the queue, and what it was.
@@ -76,11 +95,32 @@ impl Txn {
         let decision = queue.next_decision;
         queue.next_decision += 1;
         engine.hold_decision(self.id, decision)?;
-        let start_lsn = engine.wal.position();
+        let start_lsn = AtomicU64::new(engine.wal.position().0);
         let tables = self.table_writes();
         queue.prepared.push(Arc::new(Prepared { xid: xid.to_vec(), owner: self.id, decision, start_lsn, tables }));
         self.reserved = Some(xid.to_vec());
         Ok(())
+    }
+
+    /// Before the first phase of a transaction that may stay prepared for long: memory is limited, for all of them together, to
+    /// that of memtables (`rrd_memtable_size`). What is over it goes to files; [`Error::LimitExceeded`] if that does not do.
+    pub fn make_room_for_prepared(&mut self) -> Result<()> {
+        let limit = self.engine.memory.limit.load(Ordering::Relaxed) as u64;
+        let own = |txn: &Txn| txn.tables.iter().map(|t| bytes_of(&t.own.read())).sum::<u64>() + limits::PREPARED_BYTES;
+        let others = self.engine.prepared_bytes();
+        if self.reserved.is_some() || !self.has_writes() || others + own(self) <= limit {
+            return Ok(());
+        }
+        self.spill_all()?;
+        if others + own(self) <= limit {
+            return Ok(());
+        }
+        let what = format!(
+            "the memory of prepared transactions (there are {}, see XA RECOVER: XA COMMIT or XA ROLLBACK them, or raise \
+             rrd_memtable_size)",
+            self.engine.prepared_count()
+        );
+        Err(Error::LimitExceeded { what, limit })
     }
 
     /// First phase: makes the work durable without committing it. Afterwards `commit` and `rollback` cannot be
@@ -113,6 +153,15 @@ impl Txn {
     }
 }
 
+fn prepare_record(xid: &[u8], tables: &[TableWrites]) -> Result<Vec<u8>> {
+    let mut edits = Vec::new();
+    for t in tables {
+        let metas: Vec<_> = t.own.read().private.iter().map(|p| p.segment.meta().clone()).collect();
+        edits.extend(t.table.edits_for(&metas));
+    }
+    Ok(log_record::prepare(xid, &log_record::encode(&log_parts(tables)), &crate::manifest::encode_edits(&edits)?))
+}
+
 /// What a commit record is made of.
 pub(crate) fn log_parts(tables: &[TableWrites]) -> Vec<log_record::Part> {
     let horizon = |t: &TableWrites| match t.layout.schema().ring.is_unbounded() || t.table.is_index() {
@@ -133,6 +182,17 @@ impl Engine {
     /// Ids of all prepared transactions.
     pub fn prepared_xids(&self) -> Vec<Vec<u8>> {
         self.commit_queue.lock().prepared.iter().map(|p| p.xid.clone()).collect()
+    }
+
+    /// Ids of up to `most` prepared transactions that come next after the one numbered `after`, each with its number; they may be
+    /// decided between two calls.
+    pub fn prepared_after(&self, after: Option<u64>, most: usize) -> Vec<(u64, Vec<u8>)> {
+        let queue = self.commit_queue.lock();
+        let later = queue.prepared.iter().filter(|p| after.is_none_or(|after| p.decision > after));
+        let mut next: Vec<_> = later.collect();
+        next.sort_unstable_by_key(|p| p.decision);
+        next.truncate(most);
+        next.into_iter().map(|p| (p.decision, p.xid.clone())).collect()
     }
 
     /// Second phase: commits a prepared transaction. False if there is none with this id.
@@ -173,7 +233,7 @@ impl Engine {
         let tables = prepared.tables.iter().map(TableWrites::share).collect();
         let record = LogRecord { lsn, mode: if segments > 0 { FlushLog::Sync } else { mode } };
         let writes = (tables, Vec::new());
-        let pending = self.enqueue(queue, seq, prepared.start_lsn, writes, Some(first), Some(record));
+        let pending = self.enqueue(queue, seq, prepared.start_lsn(), writes, Some(first), Some(record));
         queue.deciding.push(Deciding { prepared: prepared.clone(), commit: Some(pending.clone()) });
         Ok(Some((pending, prepared)))
     }
@@ -222,13 +282,7 @@ impl Engine {
     }
 
     fn log_prepare(&self, xid: &[u8], tables: &[TableWrites]) -> Result<Lsn> {
-        let mut edits = Vec::new();
-        for t in tables {
-            let metas: Vec<_> = t.own.read().private.iter().map(|p| p.segment.meta().clone()).collect();
-            edits.extend(t.table.edits_for(&metas));
-        }
-        let body = log_record::encode(&log_parts(tables));
-        self.wal.append_parts(&[&log_record::prepare(xid, &body, &crate::manifest::encode_edits(&edits)?)])
+        self.wal.append_parts(&[&prepare_record(xid, tables)?])
     }
 
     fn take_prepared(&self, xid: &[u8]) -> Option<Arc<Prepared>> {
@@ -356,7 +410,13 @@ fn prepared_of(tables: &Tables, open: OpenPrepare, owner: u64, open_segment: Ope
     }
     // Those that are prepared from now on count up from 0.
     let decision = owner;
-    Some(Arc::new(Prepared { xid, owner, decision, start_lsn: Lsn(lsn.0.saturating_sub(1)), tables: writes }))
+    Some(Arc::new(Prepared {
+        xid,
+        owner,
+        decision,
+        start_lsn: AtomicU64::new(lsn.0.saturating_sub(1)),
+        tables: writes,
+    }))
 }
 
 /// Edits that link the segments of a replayed commit, for tables whose manifest does not have them yet.
@@ -398,16 +458,59 @@ pub(crate) fn missing_links(
 impl Engine {
     /// Prepared transactions of an earlier run hold their rows again.
     pub(crate) fn lock_prepared_rows(&self) -> Result<()> {
-        for prepared in self.commit_queue.lock().prepared.clone() {
-            self.hold_decision(prepared.owner, prepared.decision)?;
-            for t in &prepared.tables {
-                self.locks.lock(prepared.owner, t.table.id, &[], LockMode::Shared, Duration::ZERO, &|| false)?;
+        let prepared = self.commit_queue.lock().prepared.clone();
+        for p in &prepared {
+            self.hold_decision(p.owner, p.decision)?;
+            for t in &p.tables {
+                self.locks.lock(p.owner, t.table.id, &[], LockMode::Shared, Duration::ZERO, &|| false)?;
                 for key in t.own.read().map.keys() {
-                    self.locks.lock(prepared.owner, t.table.id, key, LockMode::Exclusive, Duration::ZERO, &|| false)?;
+                    self.lock_prepared_key(p, t, key);
                 }
             }
         }
+        // Many rows may be locked as a whole, if nobody else has rows of the table.
+        for (p, t) in prepared.iter().flat_map(|p| p.tables.iter().map(move |t| (p, t))) {
+            let segments = t.own.read().private.clone();
+            let rows: u64 = segments.iter().map(|s| s.segment.meta().rows + s.segment.meta().tombstones).sum();
+            if rows * limits::ROW_LOCK_BYTES > self.tuning.prepared_lock_bytes && self.lock_prepared_table(p, t) {
+                continue;
+            }
+            if let Err(error) = segments.iter().try_for_each(|s| self.lock_keys_of(p, t, &s.segment)) {
+                let table = t.table.name();
+                tracing::error!(table, %error, "the rows of a prepared transaction cannot be read: its table is locked as a whole");
+                self.lock_prepared_table(p, t);
+            }
+        }
         Ok(())
+    }
+
+    fn lock_keys_of(&self, prepared: &Prepared, t: &TableWrites, segment: &Arc<LiveSegment>) -> Result<()> {
+        let index = segment.index()?;
+        let mut key = Vec::new();
+        for number in 0..index.group_count() {
+            let group = RowGroup::from_segment(t.layout.clone(), (segment.clone(), &index), number, 0)?;
+            for row in 0..group.rows() {
+                key.clear();
+                group.push_key(row, &mut key)?;
+                self.lock_prepared_key(prepared, t, &key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Two transactions that are prepared have no row in common but index entries that both delete: the first one has it.
+    fn lock_prepared_key(&self, prepared: &Prepared, t: &TableWrites, key: &[u8]) {
+        let (owner, table) = (prepared.owner, t.table.id);
+        let _ = self.locks.lock(owner, table, key, LockMode::Exclusive, Duration::ZERO, &|| false);
+    }
+
+    fn lock_prepared_table(&self, prepared: &Prepared, t: &TableWrites) -> bool {
+        let (owner, table) = (prepared.owner, t.table.id);
+        let locked = self.locks.lock(owner, table, &[], LockMode::Exclusive, Duration::ZERO, &|| false);
+        if locked.is_ok() {
+            self.locks.escalate(owner, table);
+        }
+        locked.is_ok()
     }
 
     /// Rolls back what is prepared in temporary tables alone: those do not outlive the server, and nobody asks for it.
@@ -422,7 +525,39 @@ impl Engine {
 
     /// The oldest log position that prepared transactions need.
     pub(crate) fn prepared_start(queue: &crate::commit::CommitQueue) -> Lsn {
-        queue.all_prepared().map(|p| p.start_lsn).min().unwrap_or(Lsn(u64::MAX))
+        queue.all_prepared().map(|p| p.start_lsn()).min().unwrap_or(Lsn(u64::MAX))
+    }
+
+    /// Bytes of memory that prepared transactions take, roughly.
+    pub(crate) fn prepared_bytes(&self) -> u64 {
+        self.commit_queue.lock().all_prepared().map(|p| p.bytes()).sum()
+    }
+
+    /// Bytes of the log since the oldest record of a prepared transaction.
+    pub(crate) fn prepared_log_bytes(&self) -> u64 {
+        let start = Engine::prepared_start(&self.commit_queue.lock());
+        self.wal.position().0.saturating_sub(start.0)
+    }
+
+    /// Writes the records of prepared transactions again that are further back in the log than `most` bytes: all that
+    /// was logged since would have to be kept for them.
+    pub(crate) fn log_prepared_again(&self, most: u64) -> Result<()> {
+        let is_old = |p: &Prepared| self.wal.position().0.saturating_sub(p.start_lsn().0) > most;
+        let old: Vec<_> = self.commit_queue.lock().prepared.iter().filter(|p| is_old(p)).cloned().collect();
+        for prepared in old {
+            let record = prepare_record(&prepared.xid, &prepared.tables)?;
+            let (start, lsn) = {
+                // Not behind the record of its second phase: replay would take it for prepared again.
+                let queue = self.commit_queue.lock();
+                if !queue.prepared.iter().any(|p| Arc::ptr_eq(p, &prepared)) {
+                    continue;
+                }
+                (self.wal.position(), self.wal.append_parts(&[&record])?)
+            };
+            self.wal.sync(lsn)?;
+            prepared.start_lsn.store(start.0, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// Number of prepared transactions, for the status.

@@ -30,7 +30,7 @@ pub fn copy<'a>(fs: &dyn Fs, server: &Path, backup: &Path, names: impl Iterator<
         if !fs.exists(&from) {
             continue; // Its tables cannot be opened in the server either.
         }
-        fs.create_dir(&to)?;
+        fs.make_dir(&to)?;
         for entry in fs.list(&from)?.iter().filter(|e| !e.is_dir) {
             let path = from.join(&entry.name);
             if belongs(fs, &path, &entry.name, entry.bytes, &tables)? {

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{FolderId, Fs};
 use crate::live::LiveSegment;
 use crate::log_record;
 use crate::manifest::edit::{Edit, State, TableId};
@@ -45,7 +45,7 @@ pub struct Backup {
     /// What it is called until it is whole.
     partial: PathBuf,
     /// The folder that goes when this is dropped; `None` once the backup is whole.
-    made: Option<PathBuf>,
+    made: Option<(PathBuf, FolderId)>,
     moment: Moment,
     report: BackupReport,
 }
@@ -100,7 +100,7 @@ impl Engine {
         // Acknowledged commits that a full disk kept out of the log are in segments after that.
         self.checkpoint()?;
         let moment = self.backup_moment(is_being_committed)?;
-        let partial = self.make_partial(target)?;
+        let (partial, id) = self.make_partial(target)?;
         let report = BackupReport {
             tables: moment.state.tables.values().filter(|t| !t.schema.is_part()).count() as u64,
             last_seq: moment.last_seq,
@@ -109,7 +109,7 @@ impl Engine {
         };
         let mut backup = Backup {
             engine: self.clone(),
-            made: Some(partial.clone()),
+            made: Some((partial.clone(), id)),
             target: target.into(),
             partial,
             moment,
@@ -120,12 +120,11 @@ impl Engine {
     }
 
     /// Makes the folder in which a backup to `target` is made.
-    fn make_partial(&self, target: &Path) -> Result<PathBuf> {
-        // Two at once must not take the same folder: making one that exists is no error.
-        let _turn = self.backup_turn.lock();
+    fn make_partial(&self, target: &Path) -> Result<(PathBuf, FolderId)> {
         let partial = check_target(&*self.fs, target)?;
-        self.fs.create_dir(&partial)?;
-        Ok(partial)
+        self.pause_points.pass("a backup makes its folder");
+        let id = self.fs.make_dir(&partial)?;
+        Ok((partial, id))
     }
 
     fn backup_moment(self: &Arc<Self>, is_being_committed: &dyn Fn(&[u8]) -> bool) -> Result<Moment> {
@@ -219,9 +218,11 @@ impl Backup {
     fn begin(&mut self) -> Result<()> {
         let fs = &*self.engine.fs;
         let folder = self.folder()?;
-        fs.create_dir(&folder.join("log"))?;
+        for new in [folder.clone(), folder.join("log")] {
+            fs.make_dir(&new)?;
+        }
         for id in self.moment.state.tables.keys() {
-            fs.create_dir(&folder.join(id.dir_name()))?;
+            fs.make_dir(&folder.join(id.dir_name()))?;
         }
         let names = self.moment.state.tables.values().filter(|t| !t.schema.is_part()).map(|t| t.name.as_str());
         if let Some(server) = self.engine.dir.parent() {
@@ -250,7 +251,9 @@ impl Backup {
         fs.sync_dir(&self.partial)?;
         // All of it must be durable before it is called a backup.
         fs.rename(&self.partial, &self.target)?;
-        self.made = Some(self.target.clone());
+        if let Some((made, _)) = &mut self.made {
+            made.clone_from(&self.target);
+        }
         match self.target.parent() {
             Some(parent) => fs.sync_dir(parent),
             None => Ok(()),
@@ -305,8 +308,8 @@ impl Backup {
 
 impl Drop for Backup {
     fn drop(&mut self) {
-        if let Some(made) = &self.made
-            && let Err(error) = remove_all(&*self.engine.fs, made)
+        if let Some((made, id)) = &self.made
+            && let Err(error) = self.engine.fs.remove_tree(made, *id)
         {
             tracing::warn!(%error, "could not remove an unfinished backup");
         }
@@ -349,13 +352,4 @@ fn copy_file(fs: &dyn Fs, from: &Path, to: &Path, bytes: u64, tail: &[u8], steps
     }
     copy.write(tail)?;
     copy.sync()
-}
-
-/// Removes a folder with all that is in it.
-fn remove_all(fs: &dyn Fs, dir: &Path) -> Result<()> {
-    for entry in fs.list(dir)? {
-        let path = dir.join(&entry.name);
-        if entry.is_dir { remove_all(fs, &path)? } else { fs.remove(&path)? }
-    }
-    fs.remove_dir(dir)
 }

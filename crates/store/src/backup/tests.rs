@@ -310,3 +310,45 @@ fn a_backup_that_lost_its_log_is_noticed() {
     }
     assert!(matches!(open_at(&fs, "/backup/monday/#sql.rrd"), Err(Error::Corruption { .. })));
 }
+
+#[test]
+fn a_link_that_takes_the_folders_name_in_between_is_neither_written_through_nor_cleaned_up_through() {
+    let place = tempfile::tempdir().unwrap();
+    let victim = place.path().join("victim");
+    std::fs::create_dir(&victim).unwrap();
+    std::fs::write(victim.join("precious"), "x").unwrap();
+    let target = place.path().join("monday");
+    let partial = place.path().join("monday.partial");
+    let mut config = Config::new(place.path().join("data/#rrd"));
+    config.background = false;
+    let engine = Engine::open(config, Arc::new(crate::fs::os::OsFs)).unwrap();
+    engine.create_table("db/a", schema()).unwrap();
+    std::thread::scope(|scope| {
+        let closed = engine.pause_points().close("a backup makes its folder");
+        let backup = scope.spawn(|| engine.begin_backup(&target, &|_| false).map(drop));
+        closed.until_reached(1);
+        std::os::unix::fs::symlink(&victim, &partial).unwrap();
+        drop(closed);
+        assert!(matches!(backup.join().unwrap(), Err(Error::Io { op: "create", .. })));
+    });
+    assert_eq!(std::fs::read_dir(&victim).unwrap().count(), 1);
+    assert!(partial.is_symlink());
+    // A link to nothing is something, too.
+    std::fs::remove_file(&partial).unwrap();
+    std::os::unix::fs::symlink(place.path().join("nothing"), &partial).unwrap();
+    assert!(matches!(engine.begin_backup(&target, &|_| false), Err(Error::InvalidInput(_))));
+    std::fs::remove_file(&partial).unwrap();
+    // One that takes it later is left alone, with what it leads to.
+    let backup = engine.begin_backup(&target, &|_| false).unwrap();
+    std::fs::rename(&partial, place.path().join("moved")).unwrap();
+    std::os::unix::fs::symlink(&victim, &partial).unwrap();
+    drop(backup);
+    assert!(partial.is_symlink());
+    assert_eq!(std::fs::read_dir(&victim).unwrap().count(), 1);
+    std::fs::remove_file(&partial).unwrap();
+    // What it made itself goes.
+    drop(engine.begin_backup(&target, &|_| false).unwrap());
+    assert!(!partial.exists());
+    engine.begin_backup(&target, &|_| false).unwrap().finish(&mut |_, _| true).unwrap();
+    assert!(target.is_dir() && !partial.exists());
+}

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::space::Spaces;
-use super::{DirEntry, FileLock, Fs, ReadFile, WriteFile};
+use super::{DirEntry, FileLock, FolderId, Fs, ReadFile, WriteFile};
 use crate::error::Result;
 
 /// What a file is for.
@@ -198,6 +198,14 @@ impl Fs for CountedFs {
 
     fn create_dir(&self, path: &Path) -> Result<()> {
         self.below.create_dir(path)
+    }
+
+    fn make_dir(&self, path: &Path) -> Result<FolderId> {
+        self.below.make_dir(path)
+    }
+
+    fn remove_tree(&self, path: &Path, made: FolderId) -> Result<()> {
+        self.below.remove_tree(path, made)
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {

@@ -73,6 +73,15 @@ pub struct DirEntry {
     pub is_dir: bool,
 }
 
+/// Tells a folder from another one that got its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FolderId {
+    /// The device.
+    pub device: u64,
+    /// The folder's number there.
+    pub number: u64,
+}
+
 /// A file system. Files are made with mode 0600, folders with 0700.
 pub trait Fs: Send + Sync {
     /// Makes a new file; an error if the name is taken.
@@ -93,12 +102,16 @@ pub trait Fs: Send + Sync {
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
     /// Makes a folder and its parents; no error if it is there.
     fn create_dir(&self, path: &Path) -> Result<()>;
-    /// Entries of a folder, by name.
+    /// Makes a folder, not its parents; an error if the name is taken, by a link too.
+    fn make_dir(&self, path: &Path) -> Result<FolderId>;
+    /// Removes a folder that [`Fs::make_dir`] made, with all in it. Follows no links, and refuses when something else has the name.
+    fn remove_tree(&self, path: &Path, made: FolderId) -> Result<()>;
+    /// Entries of a folder, by name; links as what they are.
     fn list(&self, dir: &Path) -> Result<Vec<DirEntry>>;
     /// Makes what an existing file holds durable, whoever wrote it: a server that was killed may have left
     /// written but unsynced bytes, and whatever recovery believed has to be there next time too.
     fn sync_file(&self, path: &Path) -> Result<()>;
-    /// Whether a name exists.
+    /// Whether a name exists, be it one of a link to nothing.
     fn exists(&self, path: &Path) -> bool;
     /// How many files it is worth while to sync at a time.
     fn syncs_at_once(&self) -> usize {

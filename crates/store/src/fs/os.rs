@@ -8,11 +8,11 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{DirEntry, FileLock, Fs, ReadFile, WriteFile};
+use super::{DirEntry, FileLock, FolderId, Fs, ReadFile, WriteFile};
 use crate::error::{Error, Result};
 use crate::limits;
 
@@ -173,6 +173,12 @@ impl ReadFile for OsReadFile {
     }
 }
 
+/// Of a folder, or of a link that has its name.
+fn folder_id(path: &Path) -> Result<FolderId> {
+    let metadata = fs::symlink_metadata(path).map_err(Error::io("open", path))?;
+    Ok(FolderId { device: metadata.dev(), number: metadata.ino() })
+}
+
 impl Fs for OsFs {
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
         let file = OpenOptions::new()
@@ -217,6 +223,19 @@ impl Fs for OsFs {
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(Error::io("create", path))
     }
 
+    fn make_dir(&self, path: &Path) -> Result<FolderId> {
+        DirBuilder::new().mode(0o700).create(path).map_err(Error::io("create", path))?;
+        folder_id(path)
+    }
+
+    fn remove_tree(&self, path: &Path, made: FolderId) -> Result<()> {
+        if folder_id(path)? != made {
+            let other = io::Error::other("another folder or link has its name");
+            return Err(Error::io("remove", path)(other));
+        }
+        fs::remove_dir_all(path).map_err(Error::io("remove", path))
+    }
+
     fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
         for entry in fs::read_dir(dir).map_err(Error::io("list", dir))? {
@@ -239,7 +258,7 @@ impl Fs for OsFs {
     }
 
     fn exists(&self, path: &Path) -> bool {
-        path.exists()
+        fs::symlink_metadata(path).is_ok()
     }
 
     fn syncs_at_once(&self) -> usize {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{DirEntry, FileLock, Fs, ReadFile, WriteFile};
+use super::{DirEntry, FileLock, FolderId, Fs, ReadFile, WriteFile};
 use crate::error::{Error, Result};
 
 #[cfg(test)]
@@ -736,6 +736,21 @@ impl Fs for SimFs {
             }
         }
         Ok(())
+    }
+
+    fn make_dir(&self, path: &Path) -> Result<FolderId> {
+        if self.exists(path) {
+            return Err(failure("create", path, libc::EEXIST));
+        }
+        self.create_dir(path).map(|()| FolderId::default())
+    }
+
+    fn remove_tree(&self, path: &Path, made: FolderId) -> Result<()> {
+        for entry in self.list(path)? {
+            let path = path.join(&entry.name);
+            if entry.is_dir { self.remove_tree(&path, made)? } else { self.remove(&path)? }
+        }
+        self.remove_dir(path)
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {

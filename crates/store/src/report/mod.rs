@@ -241,6 +241,8 @@ impl Engine {
             ("old_versions", old_versions),
             ("old_version_bytes", old_version_bytes),
             ("prepared_transactions", self.prepared_count()),
+            ("prepared_bytes", self.prepared_bytes()),
+            ("prepared_log_bytes", self.prepared_log_bytes()),
             ("row_locks", self.locks.len() as u64),
             ("row_lock_bytes", self.locks.bytes()),
             ("row_lock_escalations", self.locks.escalations()),
