@@ -1033,12 +1033,14 @@ int32_t rrd_session_reserve(struct RrdSession *session,
                             const struct RrdText *xid,
                             struct RrdError *error);
 
-// First phase: the session's work is durable and cannot be refused any more. On an error everything is undone.
+// First phase: the session's work is durable and cannot be refused any more. On an error everything is undone. `stays` tells that
+// it may be long until the second phase: there is a limit to the memory of all such transactions.
 //
 // # Safety
 // Pointers are null or valid.
 int32_t rrd_session_prepare(struct RrdSession *session,
                             const struct RrdText *xid,
+                            bool stays,
                             struct RrdError *error);
 
 // Gives a prepared session its place in the order of commits; `rrd_session_commit` finishes it. May be called from
@@ -1077,11 +1079,14 @@ int32_t rrd_engine_rollback_prepared(const struct RrdEngine *engine,
                                      const struct RrdText *xid,
                                      struct RrdError *error);
 
-// Calls `take` with the XID of each prepared transaction.
+// Calls `take` with the XIDs of the next prepared transactions, `most` at most. `position` is 0 at the first call and says where to
+// go on at the next one; they may be decided in between.
 //
 // # Safety
 // Pointers are null or valid; `take` may be called with `context` during the call.
 int32_t rrd_engine_prepared(const struct RrdEngine *engine,
+                            uint64_t *position,
+                            uint64_t most,
                             RrdTextFn take,
                             void *context,
                             struct RrdError *error);

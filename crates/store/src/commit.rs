@@ -364,6 +364,7 @@ impl Engine {
         });
         let committed: Vec<SegmentMeta> = metas.collect();
         let changed = pending.tables.iter().map(|t| &*t.table).chain(pending.drops.iter().map(|d| &*d.table));
+        self.pause_points.pass("a manifest edit of a commit");
         let durable = self.commit_with_horizons(edits, &changed.filter(|t| !t.is_index()).collect::<Vec<_>>());
         if durable.is_ok() {
             adopt_segments(self, &pending, &committed);

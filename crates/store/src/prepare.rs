@@ -275,8 +275,8 @@ impl Engine {
         }
     }
 
-    /// Tries again what [`Engine::roll_back_given_up`] could not do.
-    pub(crate) fn roll_back_due(&self) {
+    /// Tries again to roll back what connections gave up while the disk was full.
+    pub fn roll_back_due(&self) {
         let due = std::mem::take(&mut self.commit_queue.lock().rollbacks_due);
         due.iter().for_each(|xid| self.roll_back_given_up(xid));
     }

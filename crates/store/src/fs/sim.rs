@@ -745,10 +745,11 @@ impl Fs for SimFs {
         self.create_dir(path).map(|()| FolderId::default())
     }
 
-    fn remove_tree(&self, path: &Path, made: FolderId) -> Result<()> {
+    /// There are no links here.
+    fn remove_tree(&self, path: &Path, _: FolderId) -> Result<()> {
         for entry in self.list(path)? {
             let path = path.join(&entry.name);
-            if entry.is_dir { self.remove_tree(&path, made)? } else { self.remove(&path)? }
+            if entry.is_dir { self.remove_tree(&path, FolderId::default())? } else { self.remove(&path)? }
         }
         self.remove_dir(path)
     }
