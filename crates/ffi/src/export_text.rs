@@ -15,8 +15,15 @@ const NULL: u8 = 251;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrd_double_text(value: f64, text: *mut [u8; 40]) -> usize {
     let mut length = 0;
-    // SAFETY: promised by the caller.
-    guard_close(|| length = unsafe { text.as_mut() }.map_or(0, |text| number_text::write(value, text)));
+    if !text.is_null() {
+        guard_close(|| {
+            let mut own = [0; MAX_BYTES];
+            length = number_text::write(value, &mut own);
+            // SAFETY: `length` bytes of `own` are written, to room for `MAX_BYTES`, which need not be initialised: no reference is
+            // made to it. `own` is a local variable, so the two do not overlap.
+            unsafe { text.cast::<u8>().copy_from_nonoverlapping(own.as_ptr(), length) };
+        });
+    }
     length
 }
 
@@ -44,12 +51,14 @@ pub unsafe extern "C" fn rrd_row_text(columns: *const RrdTextColumn, count: usiz
 /// As of [`rrd_row_text`].
 unsafe fn row_text(columns: &[RrdTextColumn], text: *mut u8) -> Option<usize> {
     let mut length = 0;
+    // A text is made here and then copied: the other side's memory need not be initialised, so no reference is made to it.
+    let mut own = [0; 1 + MAX_BYTES];
     for column in columns {
-        // SAFETY: there are bytes of this column and of those behind it left, as none before it has more.
-        let (size, out) = unsafe { (&mut *text.add(length), &mut *text.add(length + 1).cast::<[u8; MAX_BYTES]>()) };
+        let [size, out @ ..] = &mut own;
         // SAFETY: promised by the caller.
         if !column.null_byte.is_null() && unsafe { *column.null_byte } & column.null_bit != 0 {
-            *size = NULL;
+            // SAFETY: each column before this one took 1 + MAX_BYTES at most, so there is room for as many.
+            unsafe { text.add(length).write(NULL) };
             length += 1;
             continue;
         }
@@ -69,6 +78,8 @@ unsafe fn row_text(columns: &[RrdTextColumn], text: *mut u8) -> Option<usize> {
             number_text::write_integer(if is_negative { signed.unsigned_abs() } else { bits }, is_negative, out)
         };
         *size = written as u8;
+        // SAFETY: as above; `own` has these bytes and is a local variable, so the two do not overlap.
+        unsafe { text.add(length).copy_from_nonoverlapping(own.as_ptr(), 1 + written) };
         length += 1 + written;
     }
     Some(length)
