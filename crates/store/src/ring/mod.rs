@@ -20,8 +20,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hashbrown::HashMap;
-
 use crate::batch::Batch;
 use crate::engine::Engine;
 use crate::error::Result;
@@ -46,7 +44,7 @@ pub(crate) use durable::{
 };
 pub use lost::LostRows;
 use rows::count_rows;
-use series::SeriesState;
+use series::KnownSeries;
 
 /// What is known of a table's rows, to say which leave next.
 #[derive(Default)]
@@ -62,7 +60,7 @@ pub(crate) struct RingState {
     /// Set when age counts from the clock: the horizon moves without commits.
     follows_clock: bool,
     /// Series that were written to.
-    series: HashMap<Key, SeriesState>,
+    series: KnownSeries,
     /// Rows that fell behind the floors of their series with the commit under way.
     fallen: u64,
     /// Set when any series may have too many rows.
@@ -103,7 +101,6 @@ impl RingState {
         self.rows = None;
         self.ahead.clear();
         self.ahead_end = None;
-        self.series.clear();
     }
 
     fn is_covered(&self, position: &Position) -> bool {
