@@ -89,7 +89,7 @@ impl FloatSum {
 /// Also of NaN and infinity.
 #[inline]
 fn is_huge(value: f64) -> bool {
-    !(value.abs() < HUGE)
+    value.is_nan() || value.abs() >= HUGE
 }
 
 /// The sum of up to 2^32 integers.
