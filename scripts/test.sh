@@ -39,7 +39,7 @@ run_cargo() {
     local log=build/test/cargo.log status ok bad
     # Link-time optimisation of each test program would take longer than the tests.
     printf '== cargo test --workspace --profile quick\n'
-    within_limit cargo test --workspace --profile quick 2>&1 | tee "$log"
+    within_limit cargo test --workspace --profile quick --no-fail-fast 2>&1 | tee "$log"
     status=${PIPESTATUS[0]}
     ok=$(awk '/^test result:/ { n += $4 } END { print n + 0 }' "$log")
     bad=$(awk '/^test result:/ { n += $6 } END { print n + 0 }' "$log")

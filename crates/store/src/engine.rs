@@ -313,10 +313,12 @@ impl Engine {
     pub fn rename_table(&self, from: &str, to: &str) -> Result<()> {
         self.check_writable()?;
         self.sync_log()?;
+        // Not with `tables` held: an ALTER that holds the commit queue waits for that. Nobody prepares writes to a table that is
+        // being renamed.
+        self.check_decided(&self.table(from)?.with_parts())?;
         let mut tables = self.tables.write();
         let table = tables.by_name.get(from).cloned().ok_or_else(|| Error::NoSuchTable { name: from.into() })?;
         self.check_whole(&table)?;
-        self.check_decided(&table.with_parts())?;
         let mut renamed = vec![(table.clone(), to.to_string())];
         renamed.extend(table.indexes().iter().map(|i| (i.table.clone(), entry_table_name(to, i.def.id))));
         renamed.extend(table.tiers().iter().map(|t| (t.table.clone(), tier_table_name(to, &t.def.name))));
