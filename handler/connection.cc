@@ -342,39 +342,6 @@ static int prepare(handlerton *, THD *thd, bool all)
   return connection ? connection->prepare(thd, all) : 0;
 }
 
-/*
-  XA PREPARE: the server asks the binary log first, as it took part last, and what that has written cannot be taken back.
-  This engine may still refuse, which those with locks on all rows do not. There is no call of the server's in between,
-  so the binary log's own function is called through this one. (A commit in two phases that is no user's asks
-  all engines before it writes the log.)
-*/
-static int (*prepare_in_binlog)(handlerton *, THD *, bool);
-static uint binlog_slot;
-
-static int prepare_with_binlog(handlerton *hton, THD *thd, bool all)
-{
-  Rrd_connection *connection= Rrd_connection::find(thd);
-  if (all && connection && thd->transaction->xid_state.is_explicit_XA())
-    if (int error= connection->reserve(thd))
-      return error;
-  return prepare_in_binlog(hton, thd, all);
-}
-
-void rrd_ask_before_binlog()
-{
-  prepare_in_binlog= binlog_hton->prepare;
-  binlog_slot= binlog_hton->slot;
-  if (prepare_in_binlog)
-    binlog_hton->prepare= prepare_with_binlog;
-}
-
-/* A server that shuts down may have taken the binary log away before: then its slot is empty. */
-void rrd_leave_binlog()
-{
-  if (prepare_in_binlog && hton2plugin[binlog_slot])
-    binlog_hton->prepare= prepare_in_binlog;
-}
-
 /* What recover() fills. */
 struct Xid_list
 {

@@ -75,9 +75,6 @@ size_t rrd_pack_own_xids(uchar *out);
 
 /* Fills in the handlerton's transaction functions. */
 void rrd_init_transactions(handlerton *hton);
-/* From here on the binary log asks this engine before it logs XA PREPARE, until the second one is called. */
-void rrd_ask_before_binlog();
-void rrd_leave_binlog();
 /* Tells the server who waits for whom, once the engine is open. */
 void rrd_report_waits();
 

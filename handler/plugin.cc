@@ -1,6 +1,7 @@
 /*
   The plugins: what the server finds on loading, start and stop of the engine.
 */
+#include "binlog_prepare.h"
 #include "connection.h"
 #include "engine.h"
 #include "error_log.h"
