@@ -145,7 +145,7 @@ impl Engine {
         let Some(max_bytes) = base.schema().ring.max_bytes else { return Ok(None) };
         let spaces = &self.activity.io.spaces;
         let space = {
-            let _one = base.making_room.lock();
+            let _one = self.workers.stand_aside(|| base.making_room.lock());
             let space = spaces.of(&base.dir).unwrap_or_default();
             // A tier or index that is built is not a part yet.
             for part in base.with_parts().iter().chain([table]) {

@@ -67,7 +67,7 @@ impl Engine {
     ) -> Result<bool> {
         {
             // No TRUNCATE in between: the position would be one among rows that are not there any more.
-            let _alone = part.maintenance.lock_for_flush();
+            let _alone = self.workers.stand_aside(|| part.maintenance.lock_for_flush());
             self.check_writable()?;
             let Some(to) = find()? else { return Ok(false) };
             self.commit_positions(Vec::new(), vec![(part, to.clone())])?;
