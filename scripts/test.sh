@@ -75,9 +75,14 @@ count() {
     [ "$bad" = 0 ] || what_failed "$log" | cut -c 1-300 | sed 's/^/    /' >> "$summary"
 }
 
-# The lines of a log that say what failed or was not through, and its end.
+# The lines of a log that say what failed or did not finish, and its end. A panic has its message on the next line, and a
+# mysql-test the lines in which its result differs.
 what_failed() {
-    grep -E '^(FAIL|not ok|error)|panicked at|\[ fail \]|^test .* FAILED' "$1" | head -12
+    awk '/^(FAIL|not ok|error)|panicked at|^test .* FAILED/ { print; lines = /panicked at/ ? 2 : 0; next }
+        /\[ fail \]/ { print; differences = 10; next }
+        lines > 0 { print; lines-- }
+        differences > 0 && /^[-+][^-+]/ { print; differences-- }
+        /\[ pass \]/ { differences = 0 }' "$1" | head -24
     awk '/ has been running for over / { slow[$2] } /^test .* \.\.\. / { delete slow[$2] }
         END { for (test in slow) print "not through: " test }' "$1"
     printf '...\n'
