@@ -340,19 +340,22 @@ typedef uint32_t RrdIsolation;
 // Told that a connection is about to wait for a lock that another one holds.
 typedef void (*RrdWaitFn)(void *waiting, void *holder);
 
-// Records of the rows that a scan comes to next, made ahead. Whoever scans may copy them itself, without a call: as long as
+// Records of the rows that a scan comes to next, made ahead. The caller may copy them itself, without a call: as long as
 // `next` is not `end` it copies one and moves `next` on, and the scan stands on what was copied last.
+//
+// The caller reads and writes it between its calls for the table, so the two sides take turns, and relaxed loads and stores
+// are enough here: they cost what plain ones do.
 typedef struct RrdAhead {
   // The next record.
-  const uint8_t *next;
+  const uint8_t * next;
   // Behind the last one.
-  const uint8_t *end;
+  const uint8_t * end;
   // Bytes of a record.
   size_t length;
   // Which way the scan goes.
   bool is_backward;
   // The first of them.
-  const uint8_t *begin;
+  const uint8_t * begin;
 } RrdAhead;
 
 // What reads do about row locks.

@@ -3,8 +3,8 @@
 //! Everything here is `#[repr(C)]`; cbindgen writes it to `include/rrd.h`. Pointers are borrowed for the call,
 //! except where a comment says otherwise. The size of each struct is asserted here and in the handler.
 
-use std::cell::Cell;
 use std::ffi::{c_char, c_void};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
 
 use rrd_store::auto_increment::Series;
 
@@ -208,27 +208,29 @@ unsafe impl Send for RrdCollation {}
 // SAFETY: as above.
 unsafe impl Sync for RrdCollation {}
 
-/// Records of the rows that a scan comes to next, made ahead. Whoever scans may copy them itself, without a call: as long as
+/// A pointer to bytes, in memory that both sides of the ABI write to. The header has a plain pointer.
+///
+/// cbindgen:ignore
+pub type SharedPointer = AtomicPtr<u8>;
+
+/// Records of the rows that a scan comes to next, made ahead. The caller may copy them itself, without a call: as long as
 /// `next` is not `end` it copies one and moves `next` on, and the scan stands on what was copied last.
+///
+/// The caller reads and writes it between its calls for the table, so the two sides take turns, and relaxed loads and stores
+/// are enough here: they cost what plain ones do.
 #[repr(C)]
+#[derive(Default)]
 pub struct RrdAhead {
     /// The next record.
-    pub next: Cell<*const u8>,
+    pub next: SharedPointer,
     /// Behind the last one.
-    pub end: Cell<*const u8>,
+    pub end: SharedPointer,
     /// Bytes of a record.
-    pub length: Cell<usize>,
+    pub length: AtomicUsize,
     /// Which way the scan goes.
-    pub is_backward: Cell<bool>,
+    pub is_backward: AtomicBool,
     /// The first of them.
-    pub begin: Cell<*const u8>,
-}
-
-impl Default for RrdAhead {
-    fn default() -> RrdAhead {
-        let none = || Cell::new(std::ptr::null());
-        RrdAhead { next: none(), end: none(), length: Cell::new(0), is_backward: Cell::new(false), begin: none() }
-    }
+    pub begin: SharedPointer,
 }
 
 /// One stored column of a table.
@@ -470,6 +472,7 @@ const _: () = {
     assert!(size_of::<RrdTableDefinition>() == 80);
     assert!(size_of::<RrdTableStats>() == 64);
     assert!(size_of::<RrdConfig>() == 40);
+    assert!(size_of::<RrdAhead>() == 40);
 };
 
 impl RrdText {

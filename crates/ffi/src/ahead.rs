@@ -2,7 +2,8 @@
 //! own would cost a jump.
 
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use rrd_store::{Direction, Part};
 
@@ -21,12 +22,12 @@ const FEWEST_RECORDS: usize = 16;
 pub struct Ahead {
     bytes: Vec<u8>,
     /// What the handler sees of them.
-    shown: Rc<RrdAhead>,
+    shown: Arc<RrdAhead>,
 }
 
 impl Ahead {
     /// None yet.
-    pub fn new(shown: Rc<RrdAhead>) -> Ahead {
+    pub fn new(shown: Arc<RrdAhead>) -> Ahead {
         Ahead { bytes: Vec::new(), shown }
     }
 
@@ -34,9 +35,9 @@ impl Ahead {
     #[inline]
     pub fn taken(&self) -> usize {
         let shown = &self.shown;
-        match shown.next.get() as usize - shown.begin.get() as usize {
+        match shown.next.load(Relaxed) as usize - shown.begin.load(Relaxed) as usize {
             0 => 0,
-            bytes => bytes / shown.length.get(),
+            bytes => bytes / shown.length.load(Relaxed),
         }
     }
 
@@ -45,8 +46,9 @@ impl Ahead {
     pub fn fold(&mut self) -> usize {
         let taken = self.taken();
         let shown = &self.shown;
-        shown.begin.set(shown.next.get());
-        shown.end.set(shown.next.get());
+        let next = shown.next.load(Relaxed);
+        shown.begin.store(next, Relaxed);
+        shown.end.store(next, Relaxed);
         taken
     }
 
@@ -75,12 +77,12 @@ impl Ahead {
             let rows = rows.start - part.first..rows.end - part.first;
             plan.unpack_rows(part.column(), rows, direction, &mut records);
         }
-        let all = self.bytes.as_ptr_range();
-        self.shown.begin.set(all.start);
-        self.shown.next.set(all.start);
-        self.shown.end.set(all.end);
-        self.shown.length.set(record.len());
-        self.shown.is_backward.set(direction == Direction::Backward);
+        let all = self.bytes.as_mut_ptr_range();
+        self.shown.begin.store(all.start, Relaxed);
+        self.shown.next.store(all.start, Relaxed);
+        self.shown.end.store(all.end, Relaxed);
+        self.shown.length.store(record.len(), Relaxed);
+        self.shown.is_backward.store(direction == Direction::Backward, Relaxed);
     }
 
     /// So many copies of a record, twice as many with each step: few long copies are faster than many short ones.

@@ -357,11 +357,11 @@ fn is_sorted_alike(a: &KeyPart, b: &KeyPart) -> bool {
 
 /// The value of a new column in the rows that are there.
 unsafe fn initial(field: &Field, record: &[u8]) -> Outcome<Initial> {
-    let (at, null_at) = (field.raw.offset as usize, field.raw.null_offset as usize);
+    let (at, null_at) = (field.offset as usize, field.null_offset as usize);
     if record.len() < at + field.codec.record_bytes() || record.len() <= null_at {
         return Err(Failure::internal("internal error: a field lies outside its record"));
     }
-    if field.raw.null_mask != 0 && record[null_at] & field.raw.null_mask != 0 {
+    if field.null_mask != 0 && record[null_at] & field.null_mask != 0 {
         return Ok(Initial::Null);
     }
     // SAFETY: promised by the caller.

@@ -33,7 +33,8 @@ struct Connection {
 /// Milliseconds from the epoch to the begin of the transaction, plus one; 0 when there is none.
 type Began = Arc<AtomicU64>;
 
-// SAFETY: the pointer is not followed here.
+// SAFETY: the pointer is never followed here, and goes to a callback only that the server lets any thread call
+// (`Connections::report`).
 unsafe impl Send for Connection {}
 
 /// A session's place in the list; given up when dropped.
@@ -100,7 +101,9 @@ impl Connections {
         let open = self.lock();
         let Some(waiting) = open.get(&waiting) else { return };
         for holder in holders.iter().filter_map(|id| open.get(id)) {
-            // SAFETY: both are on the list, so the server has not freed them.
+            // SAFETY: `rrd_engine_report_waits` was given the function for any thread, until the engine is closed, and the engine makes this
+            // call. Both connections are on the list, which is locked: a connection is freed after its session, and that leaves the
+            // list first, under the same lock.
             unsafe { report(waiting.pointer, holder.pointer) }
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rrd_store::schema::{AutoIncrement, ColumnDef, IndexColumn, IndexDef, Lane, Number, Schema, TimeColumn, TimeUnit};
 
-use crate::abi::{self, RrdField, RrdKeyPart, RrdOption, RrdTableDefinition, RrdText};
+use crate::abi::{self, RrdCollation, RrdField, RrdKeyPart, RrdOption, RrdTableDefinition, RrdText, RrdTimeKind};
 use crate::field::Codec;
 use crate::guard::slice;
 use crate::image::{KeyPart, Order};
@@ -47,8 +47,24 @@ pub struct Field {
     pub name: String,
     /// How it lies in a record.
     pub codec: Codec,
-    /// The rest of its description.
-    pub raw: RrdField,
+    /// Its number in the server's table.
+    pub number: u32,
+    /// Offset of the value in a record.
+    pub offset: u32,
+    /// Offset of the byte with its null bit.
+    pub null_offset: u32,
+    /// The null bit; 0 for NOT NULL.
+    pub null_mask: u8,
+    /// What it may serve as on the time axis.
+    pub time_kind: RrdTimeKind,
+    /// Fraction digits of a temporal type or a DECIMAL.
+    pub fraction_digits: u8,
+    /// AUTO_INCREMENT.
+    pub is_auto_increment: bool,
+    /// Digits of a DECIMAL; 0 for any other type.
+    pub decimal_precision: u8,
+    /// For texts and byte strings.
+    pub collation: RrdCollation,
     /// As CREATE TABLE has it.
     pub sql_type: String,
     /// Options of the column.
@@ -153,7 +169,7 @@ impl Definition {
     /// What a record has where this field is NULL: the bytes of its default, or zeros where that is a pointer.
     pub fn bytes_under_null(&self, field: &Field) -> Arc<[u8]> {
         let length = field.codec.record_bytes();
-        let at = field.raw.offset as usize;
+        let at = field.offset as usize;
         match self.default_record.get(at..at + length) {
             Some(bytes) if !matches!(field.codec, Codec::Blob { .. }) => bytes.into(),
             _ => vec![0; length].into(),
@@ -161,7 +177,7 @@ impl Definition {
     }
 
     fn auto_increment(&self) -> Option<AutoIncrement> {
-        let position = self.fields.iter().position(|field| field.raw.is_auto_increment != 0)?;
+        let position = self.fields.iter().position(|field| field.is_auto_increment)?;
         Some(AutoIncrement { column: position as u16, bias: self.fields[position].codec.bias() })
     }
 
@@ -184,8 +200,8 @@ impl Definition {
             };
         };
         let field = &self.fields[self.key[position].field];
-        let fraction_digits = field.raw.fraction_digits;
-        let unit = match (field.raw.time_kind, table_options.time_unit) {
+        let fraction_digits = field.fraction_digits;
+        let unit = match (field.time_kind, table_options.time_unit) {
             (abi::RRD_TIME_INTEGER, unit) => unit.unwrap_or(TimeUnit::S),
             (_, Some(_)) => {
                 return Err(Failure::invalid(format!(
@@ -214,7 +230,7 @@ impl Definition {
         if self.key[position].is_descending {
             return bad("the time column must be ascending in the primary key");
         }
-        match self.fields[field].raw.time_kind {
+        match self.fields[field].time_kind {
             abi::RRD_TIME_NONE => bad("the time column must be TIMESTAMP, DATETIME or an integer"),
             abi::RRD_TIME_OLD_FORMAT => bad("this temporal format of old servers cannot be a time column"),
             _ => Ok(Some(position)),
@@ -222,11 +238,11 @@ impl Definition {
     }
 
     fn is_time_by_default(&self, position: usize) -> bool {
-        let raw = &self.fields[self.key[position].field].raw;
-        match raw.time_kind {
+        let field = &self.fields[self.key[position].field];
+        match field.time_kind {
             _ if self.key[position].is_descending => false,
             abi::RRD_TIME_TIMESTAMP | abi::RRD_TIME_DATETIME => true,
-            abi::RRD_TIME_INTEGER => position > 0 && raw.is_auto_increment == 0,
+            abi::RRD_TIME_INTEGER => position > 0 && !field.is_auto_increment,
             _ => false,
         }
     }
@@ -250,22 +266,22 @@ impl Field {
             id: position as u32,
             name: self.name.clone(),
             lane: self.codec.lane(),
-            nullable: self.raw.null_mask != 0,
+            nullable: self.null_mask != 0,
             hidden: false,
             options: self.options.clone(),
             initial: None,
             source: None,
-            number: self.number(),
+            number: self.number_type(),
             sql_type: self.sql_type.clone(),
         }
     }
 
     /// What sums of it need to know; nothing for floats, and for what is not a number.
-    fn number(&self) -> Option<Number> {
-        match (self.raw.time_kind, self.raw.decimal_precision) {
+    fn number_type(&self) -> Option<Number> {
+        match (self.time_kind, self.decimal_precision) {
             (abi::RRD_TIME_INTEGER, _) => Some(Number::Integer { bias: self.codec.bias() }),
             (_, 0) => None,
-            (_, precision) => Some(Number::Decimal { precision, scale: self.raw.fraction_digits }),
+            (_, precision) => Some(Number::Decimal { precision, scale: self.fraction_digits }),
         }
     }
 }
@@ -339,7 +355,21 @@ unsafe fn read_field(raw: &RrdField, record_bytes: usize) -> Outcome<Field> {
     let (name, sql_type) = unsafe { (read_text(raw.name), read_text(raw.sql_type)) };
     // SAFETY: as above.
     let options = unsafe { read_options(raw.options, raw.option_count)? };
-    Ok(Field { name, codec, raw: *raw, sql_type, options })
+    Ok(Field {
+        name,
+        codec,
+        number: raw.number,
+        offset: raw.offset,
+        null_offset: raw.null_offset,
+        null_mask: raw.null_mask,
+        time_kind: raw.time_kind,
+        fraction_digits: raw.fraction_digits,
+        is_auto_increment: raw.is_auto_increment != 0,
+        decimal_precision: raw.decimal_precision,
+        collation: raw.collation,
+        sql_type,
+        options,
+    })
 }
 
 fn read_part(fields: &[RrdField], part: &RrdKeyPart) -> Outcome<KeyPart> {

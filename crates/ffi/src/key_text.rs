@@ -48,13 +48,13 @@ enum Form {
 
 impl Form {
     fn of(field: &Field) -> Form {
-        let digits = field.raw.fraction_digits;
+        let digits = field.fraction_digits;
         let sql_type = field.sql_type.as_str();
         let base = sql_type.split(['(', ' ']).next().unwrap_or_default();
-        match (field.raw.time_kind, base) {
+        match (field.time_kind, base) {
             (abi::RRD_TIME_TIMESTAMP, _) => Form::Timestamp { digits },
             (abi::RRD_TIME_DATETIME, _) => Form::Datetime { digits },
-            (_, "decimal") => Form::Decimal { precision: field.raw.decimal_precision, scale: digits },
+            (_, "decimal") => Form::Decimal { precision: field.decimal_precision, scale: digits },
             (_, "time") if matches!(field.codec, Codec::BigEndian { .. }) => {
                 Form::Time { digits: time_digits(sql_type) }
             }

@@ -53,3 +53,19 @@ mod tiers;
 pub mod time_bucket;
 mod time_guess;
 pub mod weights;
+
+/// The server moves handles between its threads (`session.rs`): what is behind them must allow it. The engine's is used by many at
+/// the same time.
+const _: () = {
+    const fn is_send<T: Send>() {}
+    const fn is_sync<T: Sync>() {}
+    is_send::<export_aggregate::RrdAggregation>();
+    is_send::<export_alter::RrdAlter>();
+    is_send::<export_backup::RrdBackup>();
+    is_send::<export_engine::RrdEngine>();
+    is_sync::<export_engine::RrdEngine>();
+    is_send::<export_functions::RrdCounter>();
+    is_send::<export_session::RrdSession>();
+    is_send::<export_table::RrdTable>();
+    is_sync::<abi::RrdAhead>();
+};

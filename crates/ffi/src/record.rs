@@ -87,11 +87,11 @@ impl RecordFormat {
                     null_bytes: definition.bytes_under_null(field),
                     null_when: None,
                     codec: field.codec,
-                    offset: field.raw.offset as usize,
-                    null_offset: field.raw.null_offset as usize,
-                    null_mask: field.raw.null_mask,
-                    column: find_column(&schema, &field.name, field.codec.lane(), field.raw.null_mask != 0)?,
-                    number: field.raw.number,
+                    offset: field.offset as usize,
+                    null_offset: field.null_offset as usize,
+                    null_mask: field.null_mask,
+                    column: find_column(&schema, &field.name, field.codec.lane(), field.null_mask != 0)?,
+                    number: field.number,
                 })
             })
             .collect::<Outcome<Vec<Plan>>>()?;
@@ -121,7 +121,7 @@ impl RecordFormat {
             row_number: schema.row_number,
             record_bytes: definition.default_record.len(),
             shown,
-            collations: definition.fields.iter().map(|field| field.raw.collation).collect(),
+            collations: definition.fields.iter().map(|field| field.collation).collect(),
             plans,
             layout,
         })

@@ -3,7 +3,6 @@
 //! A span's columns are fetched once, then each row costs only the copying of the columns asked for. When the walk
 //! has bounds, the rows of a span that lie within are counted once by binary search, so no row compares keys.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use rrd_store::index::Index;
@@ -70,7 +69,7 @@ pub struct Scan {
 
 impl Scan {
     /// A walk; seek before reading.
-    pub fn new(cursor: Cursor, walk: Walk, shown: Rc<RrdAhead>) -> Scan {
+    pub fn new(cursor: Cursor, walk: Walk, shown: Arc<RrdAhead>) -> Scan {
         Scan {
             cursor,
             walk,

@@ -1,7 +1,10 @@
 //! A connection's transaction, and the waiting that it may have to do.
 //!
-//! The server's connection is only ever handed back to its own callback, on the thread that called us. Whoever kills
-//! a statement wakes a waiting one by its transaction's number.
+//! A session moves between threads: the server's pool gives a connection to any thread that is free, and the leader of a group
+//! commit orders the commits of sessions whose own threads wait. Only one thread uses it at a time. A KILL comes from another thread
+//! at any moment, so it does not use the session: it wakes what waits by the transaction's number (`rrd_engine_wake`).
+//!
+//! The server's connection is never looked into here. It is handed back to its own callbacks, on the thread that is in a call.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -32,7 +35,8 @@ pub struct Session {
     rows: RowCounts,
 }
 
-/// The server's connection, and what it can be asked.
+/// The server's connection, and what it can be asked. It is asked on the thread that is in a call with its session: copies of it
+/// are in the session, in the session's transaction, and in closures of a call that other threads cannot have, as it is not `Sync`.
 #[derive(Clone, Copy)]
 pub struct Connection {
     /// The server's own.
@@ -43,19 +47,21 @@ pub struct Connection {
     pub local_time: RrdLocalTimeFn,
 }
 
-// SAFETY: the pointer is only handed back to its callbacks, and a session is only used by the connection's thread.
+// SAFETY: the pointer is never followed here. It goes to its callbacks only, which the server lets any thread call that works for
+// the connection; the server gives a connection from one thread to the next under a lock of its own.
 unsafe impl Send for Connection {}
 
 impl Connection {
     fn is_killed(&self) -> bool {
-        // SAFETY: the connection is the one that the callback was given with, and this is its thread.
+        // SAFETY: `rrd_session_open` was given this function for this pointer. The connection outlives its session, and this
+        // value is in the session, its transaction or a closure of a call with it.
         self.killed.is_some_and(|killed| unsafe { killed(self.pointer) } != 0)
     }
 
     fn local_time(&self, seconds: u64) -> RrdLocalTime {
         let mut time = utc(seconds);
         if let Some(local_time) = self.local_time {
-            // SAFETY: as above, and the time is a local variable.
+            // SAFETY: as in `is_killed` for the function and the pointer; `time` is a local variable that nobody else has.
             unsafe { local_time(self.pointer, seconds as i64, &mut time) };
         }
         time

@@ -4,7 +4,6 @@
 //! change what they read, and SELECT ... FOR UPDATE, read under row locks: each row is locked and then read again
 //! in its newest version, so a change made since the snapshot is not lost.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use rrd_store::aggregate::Condition;
@@ -70,7 +69,7 @@ pub struct TableHandle {
     row_key: Vec<u8>,
     current: Current,
     /// What the scan has made ahead.
-    ahead: Rc<RrdAhead>,
+    ahead: Arc<RrdAhead>,
     /// Rows that were read since rows were counted last.
     uncounted: usize,
     /// The row to be written.
@@ -113,7 +112,7 @@ impl TableHandle {
             row: Vec::new(),
             row_key: Vec::new(),
             current: Current::Nothing,
-            ahead: Rc::default(),
+            ahead: Arc::default(),
             uncounted: 0,
             new_row: Vec::new(),
             key: Vec::new(),

@@ -44,7 +44,7 @@ impl Definition {
     pub fn check_guess(&self, schema: &Schema) -> Outcome<()> {
         let Some(option) = option_by_guess(schema) else { return Ok(()) };
         let Some(last) = self.key.len().checked_sub(1) else { return Ok(()) };
-        let kind = |position: usize| self.fields[self.key[position].field].raw.time_kind;
+        let kind = |position: usize| self.fields[self.key[position].field].time_kind;
         let is_temporal = |position: usize| matches!(kind(position), abi::RRD_TIME_TIMESTAMP | abi::RRD_TIME_DATETIME);
         // An integer in front of all others names the series.
         let may_be_time = |&position: &usize| match kind(position) {

@@ -41,6 +41,10 @@ fn generated(root: &Path) -> String {
         ..Default::default()
     };
     config.constant.allow_static_const = false;
+    // What both sides write to: atomic here, plain there.
+    for (ours, theirs) in [("SharedPointer", "const uint8_t *"), ("AtomicUsize", "size_t"), ("AtomicBool", "bool")] {
+        config.export.rename.insert(ours.into(), theirs.into());
+    }
     let mut builder = cbindgen::Builder::new().with_config(config);
     for source in SOURCES {
         builder = builder.with_src(root.join("src").join(source));
