@@ -360,6 +360,12 @@ impl Replayed {
         Some(self.open.remove(at))
     }
 
+    /// Edits of chunks of what still waits for its coordinator.
+    pub fn chunks(&self) -> Vec<Edit> {
+        let edits = self.open.iter().flat_map(|open| crate::manifest::decode_edits(&open.edits).unwrap_or_default());
+        edits.filter(|edit| matches!(edit, Edit::AddChunk { .. })).collect()
+    }
+
     /// What still waits for its coordinator.
     pub fn into_prepared(self, tables: &Tables, open_segment: OpenSegment<'_>) -> Option<Vec<Arc<Prepared>>> {
         // Owners count down from the top: transactions that are begun count up from 1.

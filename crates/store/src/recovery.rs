@@ -27,6 +27,9 @@ use crate::table::{AUTO_INCREMENT_PROPERTY, Table};
 use crate::version::Version;
 use crate::wal::{Lsn, Wal};
 
+#[cfg(test)]
+mod tests;
+
 /// The lock file: one server at a time.
 const LOCK_FILE: &str = "rrd.lock";
 
@@ -45,6 +48,8 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
     let log_dir = config.dir.join("log");
     let mut prepared = Replayed::default();
     let mut links = Vec::new();
+    // With the links.
+    let mut linked = state.clone();
     let wal = Wal::open(fs.clone(), &log_dir, &mut |lsn, record| {
         let damaged =
             || Error::corrupt(&log_dir, lsn.0, "the log holds a record that makes no sense; restore from a backup");
@@ -63,7 +68,10 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
                 let writes = log_record::decode_body(*form, body).ok_or_else(damaged)?;
                 writes.iter().try_for_each(|t| replay(&tables, seq, open.lsn, t)).ok_or_else(damaged)?;
                 let edits = crate::manifest::decode_edits(&open.edits).ok_or_else(damaged)?;
-                links.extend(missing_links(&state, edits, first_seq, seq));
+                for edit in missing_links(&state, edits, first_seq, seq) {
+                    let fitted = linked.apply_fitted(&edit).map_err(|error| of_table(&state, &edit, error))?;
+                    links.extend(fitted.unwrap_or_else(|| vec![edit]));
+                }
             }
         }
         Ok(())
@@ -79,15 +87,26 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
         }
     };
     crate::shutdown::check_note(&*fs, &config.dir, wal.position())?;
+    // Chunks of what is still prepared must not overlap with others either.
+    for edit in prepared.chunks() {
+        links.extend(linked.apply_fitted(&edit).map_err(|error| of_table(&state, &edit, error))?.unwrap_or_default());
+    }
     if !links.is_empty() {
         manifest.commit(&links)?;
         link(&tables, &fs, &cache, &links);
     }
     unrefreshed(&tables);
     let open_segment = |table: &Arc<Table>, edit: &Edit| match edit {
-        Edit::AddSegment { meta, .. } => Some(LiveSegment::open(&fs, &cache, &table.dir, table.id, meta.clone())),
+        Edit::AddSegment { meta, .. } => {
+            let mut meta = meta.clone();
+            meta.chunk = table.chunks.lock().find(meta.chunk).map_or(meta.chunk, |chunk| chunk.start);
+            Some(LiveSegment::open(&fs, &cache, &table.dir, table.id, meta))
+        }
         Edit::AddChunk { span, .. } => {
-            table.chunks.lock().restore(*span);
+            let mut chunks = table.chunks.lock();
+            if chunks.find(span.start).is_none() {
+                chunks.restore(*span);
+            }
             None
         }
         _ => None,
@@ -111,6 +130,14 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
     })
 }
 
+/// Names the table to which an edit of the log does not fit.
+fn of_table(state: &State, edit: &Edit, error: Error) -> Error {
+    let name = edit.table().and_then(|id| state.tables.get(&id)).map_or("", |table| &table.name);
+    Error::InvalidInput(format!(
+        "table '{name}': the log does not fit to the manifest ({error}); restore from a backup"
+    ))
+}
+
 /// Segments that a replayed commit brought become part of their tables.
 fn link(tables: &Tables, fs: &Arc<dyn Fs>, cache: &Arc<BlockCache>, links: &[Edit]) {
     for edit in links {
@@ -118,6 +145,11 @@ fn link(tables: &Tables, fs: &Arc<dyn Fs>, cache: &Arc<BlockCache>, links: &[Edi
         table.note_counter(edit);
         match edit {
             Edit::AddChunk { span, .. } => table.chunks.lock().restore(*span),
+            // For chunks that become one: the segment comes back in that.
+            Edit::RemoveChunk { start, .. } => table.chunks.lock().remove(*start),
+            Edit::RemoveSegment { segment, .. } => {
+                table.install(|v| drop(v.segments.remove(*segment)));
+            }
             Edit::AddSegment { meta, .. } => {
                 let segment = LiveSegment::open(fs, cache, &table.dir, table.id, meta.clone());
                 table.install(|v| v.segments.insert(segment));

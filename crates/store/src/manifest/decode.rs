@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::edit::{ChunkSpan, Edit, State, TableId, TableState};
+use super::edit::{ChunkSpan, Edit, State, TableId};
+use crate::error::Error;
 use crate::schema::Schema;
 use crate::segment::meta::{SegmentId, SegmentMeta};
 
@@ -33,7 +34,7 @@ pub fn state(bytes: &[u8]) -> Decoded<State> {
         State { next_table: input.u32()?, next_segment: input.u64()?, next_seq: input.u64()?, ..State::default() };
     for _ in 0..input.u32()? {
         let id = input.table()?;
-        state.set_table(id, Some(table(&mut input)?));
+        table(&mut input, &mut state, id)?;
     }
     input.finish(state)
 }
@@ -61,36 +62,37 @@ fn edit(input: &mut Input<'_>) -> Decoded<Edit> {
     })
 }
 
-fn table(input: &mut Input<'_>) -> Decoded<TableState> {
-    let mut table = TableState {
-        name: input.text()?,
-        schema: input.schema()?,
-        old_schemas: BTreeMap::new(),
-        chunks: BTreeMap::new(),
-        segments: BTreeMap::new(),
-        flushed_seq: 0,
-        next_row_number: 0,
-        properties: BTreeMap::new(),
-    };
+/// Reads a table into a state that has those before it. What edits would not have made is refused.
+fn table(input: &mut Input<'_>, state: &mut State, id: TableId) -> Decoded<()> {
+    let (name, schema) = (input.text()?, input.schema()?);
+    let wrong = |error: Error| format!("table '{name}': {error}");
+    let apply = |state: &mut State, edit: Edit| state.apply_fitted(&edit).map(drop).map_err(wrong);
+    apply(state, Edit::CreateTable { table: id, name: name.clone(), schema })?;
+    let mut old_schemas = BTreeMap::new();
     for _ in 0..input.u32()? {
         let schema = input.schema()?;
-        table.old_schemas.insert(schema.version, schema);
+        schema.validate().map_err(wrong)?;
+        old_schemas.insert(schema.version, schema);
+    }
+    if let Some(table) = state.tables.get_mut(&id) {
+        table.old_schemas = old_schemas;
     }
     for _ in 0..input.u32()? {
-        let span = input.span()?;
-        table.chunks.insert(span.start, span);
+        apply(state, Edit::AddChunk { table: id, span: input.span()? })?;
     }
     for _ in 0..input.u32()? {
-        let meta = input.segment()?;
-        table.segments.insert(meta.id, meta);
+        let mut meta = input.segment()?;
+        if let Some(table) = state.tables.get(&id) {
+            meta.chunk = table.chunk_for(&meta);
+        }
+        state.restore_segment(id, &meta).map_err(wrong)?;
     }
-    table.flushed_seq = input.u64()?;
-    table.next_row_number = input.u64()?;
+    apply(state, Edit::Flushed { table: id, seq: input.u64()? })?;
+    apply(state, Edit::NextRowNumber { table: id, next: input.u64()? })?;
     for _ in 0..input.u32()? {
-        let name = input.text()?;
-        table.properties.insert(name, input.bytes()?.to_vec());
+        apply(state, Edit::SetProperty { table: id, name: input.text()?, value: input.bytes()?.to_vec() })?;
     }
-    Ok(table)
+    Ok(())
 }
 
 /// Bytes that are still to be read.

@@ -91,7 +91,7 @@ pub fn read(bytes: &[u8], number: u32, path: &Path) -> Result<State> {
         };
         let edits = decode::edits(payload).map_err(|what| damaged(offset, what))?;
         for edit in &edits {
-            state.apply(edit).map_err(|e| damaged(offset, e.to_string()))?;
+            state.apply_fitted(edit).map_err(|e| damaged(offset, e.to_string()))?;
         }
         offset += FRAME_BYTES + payload.len() + FRAME_BYTES;
         index += 1;

@@ -19,6 +19,7 @@ mod decode;
 pub mod edit;
 mod encode;
 mod file;
+mod fit;
 mod state;
 
 #[cfg(test)]

@@ -177,6 +177,15 @@ impl State {
     }
 
     fn add_segment(&mut self, id: TableId, meta: &SegmentMeta) -> Result<()> {
+        let table = self.table(id)?;
+        if table.schema.time.is_some() && !table.chunks.contains_key(&meta.chunk) {
+            return invalid(format!("segment {} is of the unknown chunk {}", meta.id.0, meta.chunk));
+        }
+        self.restore_segment(id, meta)
+    }
+
+    /// Adds a segment that was there: a table that has got a time column since may not know its chunk.
+    pub(super) fn restore_segment(&mut self, id: TableId, meta: &SegmentMeta) -> Result<()> {
         let Some(next_segment) = meta.id.0.checked_add(1) else {
             return invalid("there are no segment numbers left");
         };
@@ -256,9 +265,6 @@ impl TableState {
         }
         if meta.schema_version != self.schema.version && !self.old_schemas.contains_key(&meta.schema_version) {
             return invalid(format!("segment {segment} has the unknown schema version {}", meta.schema_version));
-        }
-        if self.schema.time.is_some() && !self.chunks.contains_key(&meta.chunk) {
-            return invalid(format!("segment {segment} is of the unknown chunk {}", meta.chunk));
         }
         if meta.first_key > meta.last_key || meta.min_time > meta.max_time || meta.base_seq > meta.max_seq {
             return invalid(format!("the bounds of segment {segment} are upside down"));

@@ -185,6 +185,76 @@ fn every_prefix_of_an_encoding_is_refused() {
     assert!((0..bytes.len()).all(|end| decode::state(&bytes[..end]).is_err()));
 }
 
+/// The spans of a table's chunks, and the chunk of each segment.
+fn chunks_of(state: &State, table: TableId) -> (Vec<(u64, u64)>, Vec<(u64, u64)>) {
+    let table = &state.tables[&table];
+    let spans = table.chunks.values().map(|chunk| (chunk.start, chunk.end)).collect();
+    (spans, table.segments.values().map(|meta| (meta.id.0, meta.chunk)).collect())
+}
+
+#[test]
+fn overlapping_chunks_of_a_disk_become_one_and_keep_their_segments() {
+    let table = TableId(3);
+    let chunk = |start, end| Edit::AddChunk { table, span: ChunkSpan { start, end } };
+    let add = |id, chunk| Edit::AddSegment { table, meta: segment(id, chunk) };
+    let mut state = State::default();
+    let edits = [create(3, "a/b"), chunk(0, 10), chunk(20, 30), chunk(40, 50), add(1, 0), add(2, 20), add(3, 40)];
+    state.apply_all(&edits).unwrap();
+    let joined = (vec![(0, 10), (15, 50)], vec![(1, 0), (2, 15), (3, 15), (4, 15), (5, 15)]);
+
+    // As edits: of the first chunk a part comes again, the other spans lie across what is there.
+    let more = [chunk(2, 4), chunk(15, 25), chunk(28, 41), add(4, 28), add(5, 20)];
+    assert!(more[..3].iter().all(|edit| state.clone().apply(edit).is_err()), "as new edits they are refused");
+    let payload = |edits: &[Edit]| encode::edits(edits).unwrap();
+    let mut bytes = new_file(&state, 1).unwrap();
+    file::put_frame(&mut bytes, 1, 1, Kind::Edits, &payload(&more));
+    let read = file::read(&bytes, 1, Path::new("m")).unwrap();
+    assert_eq!(chunks_of(&read, table), joined);
+
+    // In a snapshot.
+    let broken = state.tables.get_mut(&table).unwrap();
+    for (start, end) in [(2, 4), (15, 25), (28, 41)] {
+        broken.chunks.insert(start, ChunkSpan { start, end });
+    }
+    broken.segments.extend([segment(4, 28), segment(5, 20)].map(|meta| (meta.id, meta)));
+    let read = decode::state(&encode::state(&state).unwrap()).unwrap();
+    assert_eq!(chunks_of(&read, table), joined);
+    // What was read is sound: it can be written and goes on.
+    assert_eq!(decode::state(&encode::state(&read).unwrap()), Ok(read.clone()));
+    read.clone().apply(&chunk(10, 15)).unwrap();
+}
+
+#[test]
+fn what_no_edit_makes_is_refused_in_a_snapshot_and_the_table_is_named() {
+    let table = TableId(3);
+    let chunk = Edit::AddChunk { table, span: ChunkSpan { start: 0, end: 10 } };
+    let mut state = State::default();
+    state.apply_all(&[create(3, "a/b"), chunk, Edit::AddSegment { table, meta: segment(1, 0) }]).unwrap();
+    let refused = |change: &dyn Fn(&mut State)| {
+        let mut state = state.clone();
+        change(&mut state);
+        let error = decode::state(&encode::state(&state).unwrap()).unwrap_err();
+        assert!(error.contains("'a/b'"), "{error}");
+    };
+    let of = |change: &dyn Fn(&mut SegmentMeta)| {
+        refused(&|state| change(state.tables.get_mut(&table).unwrap().segments.values_mut().next().unwrap()));
+    };
+    of(&|meta| meta.schema_version = 7);
+    of(&|meta| meta.first_key = vec![3]);
+    of(&|meta| meta.min_time = u64::MAX);
+    of(&|meta| meta.id = SegmentId(u64::MAX));
+    refused(&|state| state.tables.get_mut(&table).unwrap().schema = Arc::new(Schema::plain(Vec::new(), vec![0], None)));
+    refused(&|state| {
+        let table = state.tables.get_mut(&table).unwrap();
+        table.old_schemas.insert(0, Arc::new(Schema::plain(Vec::new(), vec![9], None)));
+    });
+    // Two tables with one name.
+    refused(&|state| {
+        let again = state.tables[&table].clone();
+        state.tables.insert(TableId(4), again);
+    });
+}
+
 #[test]
 fn edits_that_make_no_sense_are_refused() {
     let mut state = State::default();
