@@ -173,6 +173,8 @@ struct World {
     tables: Vec<Arc<Table>>,
     committed: Vec<Rows>,
     open: Vec<Option<Open>>,
+    /// DDL that was refused, and done, while a transaction was prepared.
+    ddl_between: (u32, u32),
 }
 
 fn config() -> Config {
@@ -215,6 +217,7 @@ impl World {
             tables,
             committed: vec![Rows::new(); schemas().len()],
             open: (0..3).map(|_| None).collect(),
+            ddl_between: (0, 0),
         }
     }
 
@@ -585,7 +588,7 @@ impl World {
         })
     }
 
-    /// Two-phase commit, with a restart between the phases at times.
+    /// Two-phase commit, with restarts and DDL between the phases at times.
     fn prepare(&mut self) {
         let i = self.pick_open();
         let mut open = self.open[i].take().expect("picked");
@@ -608,28 +611,94 @@ impl World {
         }
         let had_writes = !self.engine.prepared_xids().is_empty();
         let is_committed = self.random.below(3) > 0;
-        if self.random.below(3) == 0 {
-            drop(open.txn);
-            self.restart();
+        let Open { txn, mut own, savepoints, .. } = open;
+        // What was taken back to a savepoint may hold a table, too.
+        let may_hold = had_writes && !savepoints.is_empty();
+        let mut held = Some(txn);
+        for _ in 0..self.random.below(3) {
+            match self.random.below(3) {
+                0 => {
+                    held = None;
+                    self.restart();
+                }
+                1 => held = None,
+                _ => {}
+            }
+            for _ in 0..self.random.below(4) {
+                self.ddl_between(&mut own, had_writes, may_hold);
+            }
             assert_eq!(
                 !self.engine.prepared_xids().is_empty(),
                 had_writes,
-                "a prepared transaction survives a restart"
+                "a prepared transaction waits for its word"
             );
-            let decided =
-                if is_committed { self.engine.commit_prepared(b"xid") } else { self.engine.rollback_prepared(b"xid") };
-            assert_eq!(decided.expect("second phase"), had_writes);
-        } else if is_committed {
-            open.txn.commit().expect("commit of a prepared transaction");
-        } else {
-            open.txn.rollback();
+        }
+        match held {
+            Some(mut txn) if is_committed => txn.commit().expect("commit of a prepared transaction"),
+            Some(mut txn) => txn.rollback(),
+            None => {
+                let decided = match is_committed {
+                    true => self.engine.commit_prepared(b"xid"),
+                    false => self.engine.rollback_prepared(b"xid"),
+                };
+                assert_eq!(decided.expect("second phase"), had_writes);
+            }
         }
         if is_committed {
-            self.apply(open.own);
+            self.apply(own);
         }
         if self.random.below(3) == 0 {
             self.restart();
         }
+    }
+
+    /// DDL between the phases of a transaction that writes `own`: refused for tables that it has written to, but for a DROP that
+    /// takes its writes along.
+    fn ddl_between(&mut self, own: &mut [Writes], had_writes: bool, may_hold: bool) {
+        // Open transactions would keep the server from it.
+        self.open.iter_mut().for_each(|o| *o = None);
+        let t = self.pick_table();
+        let name = table_name(t);
+        let is_held = had_writes && !own[t].is_empty();
+        let done = match self.random.below(5) {
+            0 => {
+                let done = self.engine.truncate_table(&name);
+                done.inspect(|()| self.committed[t].clear())
+            }
+            1 => self.alter_table(t),
+            2 => {
+                let done = self.engine.rename_table(&name, "db/renamed");
+                done.and_then(|()| self.engine.rename_table("db/renamed", &name))
+            }
+            3 => {
+                let schema = Schema::clone(&self.tables[t].schema());
+                let done = self.engine.drop_table(&name);
+                done.inspect(|()| self.create_again(t, schema))
+            }
+            _ => {
+                let schema = Schema::clone(&self.tables[t].schema());
+                self.engine.drop_table_with_prepared(&name).expect("a drop that nothing holds up");
+                self.create_again(t, schema);
+                return own[t].clear();
+            }
+        };
+        match done {
+            Ok(()) => {
+                assert!(!is_held, "DDL changed table {t} between the phases of its transaction");
+                self.ddl_between.1 += u32::from(had_writes);
+            }
+            Err(Error::Prepared { .. }) => {
+                assert!(is_held || may_hold, "DDL on table {t} was refused for nothing");
+                self.ddl_between.0 += 1;
+            }
+            Err(error) => panic!("DDL gave {error}"),
+        }
+    }
+
+    fn create_again(&mut self, t: usize, schema: Schema) {
+        self.engine.create_table(&table_name(t), Schema { version: 1, ..schema }).expect("create again");
+        self.tables[t] = self.engine.table(&table_name(t)).expect("table");
+        self.committed[t].clear();
     }
 
     fn rollback(&mut self) {
@@ -676,6 +745,10 @@ impl World {
             return;
         }
         let t = self.pick_table();
+        self.alter_table(t).expect("alter");
+    }
+
+    fn alter_table(&mut self, t: usize) -> rrd_store::Result<()> {
         let before = self.tables[t].layout();
         let mut schema = Schema::clone(before.schema());
         let ids = |positions: &[u16]| positions.iter().map(|&p| before.schema().columns[usize::from(p)].id).collect();
@@ -720,10 +793,11 @@ impl World {
             built: Vec::new(),
             tiers: None,
         };
-        self.engine.alter_tables(vec![change]).expect("alter");
+        self.engine.alter_tables(vec![change])?;
         let after = self.tables[t].layout();
         let rows = std::mem::take(&mut self.committed[t]);
         self.committed[t] = rows.into_iter().map(|(key, row)| (key, rewritten(&before, &after, &row))).collect();
+        Ok(())
     }
 
     fn new_column(&mut self, id: u32) -> ColumnDef {
@@ -833,14 +907,22 @@ fn the_store_does_what_a_sorted_map_does() {
         }
         Err(_) => 1..150,
     };
+    let is_one = seeds.end - seeds.start == 1;
+    let mut ddl_between = (0, 0);
     for seed in seeds {
         let run = std::panic::catch_unwind(|| {
             let mut world = World::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
             (0..600).for_each(|_| world.step());
+            world.ddl_between
         });
-        if let Err(panic) = run {
-            eprintln!("replay with MODEL_SEED={seed}");
-            std::panic::resume_unwind(panic);
+        match run {
+            Ok((refused, done)) => ddl_between = (ddl_between.0 + refused, ddl_between.1 + done),
+            Err(panic) => {
+                eprintln!("replay with MODEL_SEED={seed}");
+                std::panic::resume_unwind(panic);
+            }
         }
     }
+    let (refused, done) = ddl_between;
+    assert!(is_one || (refused > 100 && done > 100), "{refused} DDL statements refused between phases, {done} done");
 }
