@@ -140,8 +140,13 @@ class Writers:
     def wait_for(self, commits):
         """Until each writer was told of so many."""
         deadline = time.monotonic() + 120
-        while min(self.acknowledged) < commits and not self.problems and time.monotonic() < deadline:
+        while min(self.acknowledged) < commits and not self.problems:
+            check(time.monotonic() < deadline, f"writers do not go on: they were told of {self.acknowledged} commits")
             time.sleep(0.05)
+
+    def wait_for_more(self, commits):
+        """Until each writer was told of so many since now."""
+        self.wait_for(max(self.acknowledged) + commits)
 
     def write(self, w):
         rng = random.Random(SEED + w)
@@ -208,13 +213,12 @@ def busy_backup(name, options):
         with Writers(server) as writers:
             taken = []
             for number in range(2):
-                writers.wait_for(12 * (number + 1))
-                time.sleep(rng.uniform(0, 3))
+                writers.wait_for(12 * (number + 1) + rng.randrange(24))
                 before = list(writers.acknowledged)
                 path = new_folder(f"{name}-{number}")
                 note = take(server, path)
                 taken.append((path, before, note))
-            time.sleep(0.5)
+            writers.wait_for_more(1)
         check(not writers.problems, f"a writer failed: {writers.problems}")
         check_prefix(server, writers.acknowledged, "the live server")
     finally:
@@ -315,7 +319,7 @@ def rrd_and_innodb_agree_under_backup_stage():
         Writers.create(server)
         counts = []
         with Writers(server) as writers, server.connect(database="test") as keeper, keeper.cursor() as cursor:
-            time.sleep(2)
+            writers.wait_for(12)  # a large statement among them
             for number, stages in enumerate((("START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"), None)):
                 for stage in stages or ():
                     cursor.execute(f"BACKUP STAGE {stage}")
@@ -331,7 +335,7 @@ def rrd_and_innodb_agree_under_backup_stage():
                 check(waiting.is_alive(), "a commit went through while commits were blocked")
                 cursor.execute("BACKUP STAGE END" if stages else "UNLOCK TABLES")
                 waiting.join()
-                time.sleep(1)
+                writers.wait_for_more(2)
         check(not writers.problems, f"a writer failed: {writers.problems}")
         for path, before, innodb in counts:
             copy = restored(path)
@@ -401,8 +405,8 @@ def a_backup_on_another_file_system():
     with tempfile.TemporaryDirectory(dir=shared) as folder:
         try:
             Writers.create(server)
-            with Writers(server):
-                time.sleep(1)
+            with Writers(server) as writers:
+                writers.wait_for(12)
             server.sql("OPTIMIZE TABLE log_a", "test")
             before = server.query("SELECT COUNT(*) FROM log_a")
             note = take(server, f"{folder}/copy")
@@ -535,7 +539,7 @@ def together_with_mariabackup():
         Writers.create(server)
         path, whole = new_folder("maria-rrd"), new_folder("maria-rest")
         with Writers(server) as writers, server.connect() as keeper, keeper.cursor() as cursor:
-            time.sleep(2)
+            writers.wait_for(12)
             before = list(writers.acknowledged)
             for stage in ("START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"):
                 cursor.execute(f"BACKUP STAGE {stage}")
@@ -544,7 +548,7 @@ def together_with_mariabackup():
             where = [f"--socket={server.socket}", "--user=root", f"--datadir={server.data}"]
             run([program, *common, "--backup", "--no-lock", *where])
             cursor.execute("BACKUP STAGE END")
-            time.sleep(1)
+            writers.wait_for_more(2)
         check(not writers.problems, f"a writer failed: {writers.problems}")
         run([program, *common, "--prepare"])
         copy = Server(FOLDER / "maria-copy")
