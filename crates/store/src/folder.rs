@@ -124,6 +124,13 @@ impl Engine {
     }
 }
 
+/// A definition file of any bytes, for fuzzing: the engine's name is a part of it.
+#[cfg(feature = "fuzz")]
+pub(crate) fn check_definition(bytes: &[u8]) {
+    let is_read = bytes.first_chunk().is_some_and(may_be_ours);
+    assert!(engine_of(bytes).is_none_or(|name| name.len() < bytes.len()) || !is_read);
+}
+
 /// Bytes of a definition file's header.
 const HEADER: usize = 64;
 

@@ -22,6 +22,8 @@ pub mod error;
 mod flush;
 mod folder;
 pub mod fs;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod group;
 pub mod horizon;
 pub mod index;

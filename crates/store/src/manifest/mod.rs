@@ -20,6 +20,8 @@ pub mod edit;
 mod encode;
 mod file;
 mod fit;
+#[cfg(feature = "fuzz")]
+mod raw;
 mod state;
 
 #[cfg(test)]
@@ -37,6 +39,8 @@ pub(crate) fn decode_edits(bytes: &[u8]) -> Option<Vec<Edit>> {
 
 use edit::{Edit, State};
 use file::Kind;
+#[cfg(feature = "fuzz")]
+pub(crate) use raw::{check_decoders, encode_raw, rewrite_raw, write_raw};
 
 /// Bytes of one record; far more than any state needs and far below what its length field can say.
 const MAX_RECORD_BYTES: usize = 1 << 30;

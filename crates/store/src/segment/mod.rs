@@ -11,6 +11,8 @@ mod format;
 pub mod index;
 pub mod meta;
 mod order;
+#[cfg(feature = "fuzz")]
+mod raw;
 pub mod reader;
 mod salvage;
 pub mod survey;
@@ -21,6 +23,8 @@ pub mod zone;
 pub(crate) use fields::{push_varint, take_varint};
 pub use index::{GroupIndex, SegmentColumn, SegmentIndex, SegmentSchema};
 pub use meta::{SegmentId, SegmentMeta};
+#[cfg(feature = "fuzz")]
+pub(crate) use raw::{check_footer, file_of, parts_of};
 pub use reader::{Compact, Held, Segment};
 pub use salvage::Loss;
 pub use survey::{BlockChoice, LaneSurvey, SurveyedLane};

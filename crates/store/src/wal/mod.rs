@@ -21,6 +21,8 @@ use crate::pause::Pause;
 
 mod frame;
 mod gather;
+#[cfg(feature = "fuzz")]
+mod raw;
 mod recover;
 mod wait;
 mod writer;
@@ -29,6 +31,8 @@ mod writer;
 mod tests;
 
 use gather::Gather;
+#[cfg(feature = "fuzz")]
+pub(crate) use raw::{for_each_raw, write_raw};
 pub use recover::Replay;
 use wait::{Seat, Waiter, Word};
 pub use writer::HeldFile;
