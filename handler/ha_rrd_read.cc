@@ -179,7 +179,7 @@ void ha_rrd::position(const uchar *record)
   if (has_key())
     copy_key(ref, record);
   else
-    rrd_row_number(store(), ref, &m_error);
+    rrd_row_number(store(), reinterpret_cast<uint8_t (*)[8]>(ref), &m_error);
 }
 
 int ha_rrd::cmp_ref(const uchar *a, const uchar *b)

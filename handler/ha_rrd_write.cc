@@ -119,7 +119,7 @@ int ha_rrd::duplicate_of_new(int status, uchar *record, bool is_found_late)
   if (has_key())
     copy_key(dup_ref, m_other_record.data());
   else
-    rrd_row_number(store(), dup_ref, &m_error);
+    rrd_row_number(store(), reinterpret_cast<uint8_t (*)[8]>(dup_ref), &m_error);
   return failed;
 }
 

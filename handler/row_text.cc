@@ -13,9 +13,6 @@
 
 static_assert(sizeof(RrdTextColumn) == 24, "struct differs from the store's");
 
-/* Bytes that the store may write for a column. */
-static const uint ROOM_OF_COLUMN= 41;
-
 static bool is_plain_text(const THD *thd, Protocol *protocol)
 {
   const CHARSET_INFO *results= thd->variables.character_set_results;
@@ -49,9 +46,11 @@ public:
     if (!is_plain_text(m_thd, protocol))
       return Item_field::send(protocol, buffer);
     String *packet= protocol->storage_packet();
-    if (packet->reserve(m_count * ROOM_OF_COLUMN, packet->length()))
+    const size_t room= m_count * RRD_TEXT_BYTES;
+    if (packet->reserve(room, packet->length()))
       return true;
-    const size_t length= rrd_row_text(m_columns, m_count, reinterpret_cast<uint8_t *>(const_cast<char *>(packet->end())));
+    uint8_t *end= reinterpret_cast<uint8_t *>(const_cast<char *>(packet->end()));
+    const size_t length= rrd_row_text(m_columns, m_count, end, room);
     packet->length(packet->length() + static_cast<uint32>(length));
     bool failed= false;
     for (uint i= 0; !length && !failed && i < m_count; i++)

@@ -1,5 +1,7 @@
 /* The C ABI of the RRD storage engine. Generated from crates/ffi/src; do not edit.
-   RRD_WRITE_HEADER=1 cargo test -p rrd-ffi --test header  writes it anew. */
+   RRD_WRITE_HEADER=1 cargo test -p rrd-ffi --test header  writes it.
+
+   The Safety section of a function names the rules that its caller keeps: abi.rs has them. */
 
 #ifndef RRD_H
 #define RRD_H
@@ -79,6 +81,9 @@
 // A prepared transaction has writes to the table, and was not decided in time.
 #define RRD_PREPARED 22
 
+// Bytes that `rrd_row_text` may write for a column: a number and its length.
+#define RRD_TEXT_BYTES (1 + 40)
+
 // Bytes of an error text, its final zero included.
 #define RRD_MESSAGE_BYTES 1016
 
@@ -128,6 +133,8 @@ typedef struct RrdTable RrdTable;
 typedef void (*RrdPauseFn)(bool begins);
 
 // A text that is not zero-terminated. A null pointer means "none".
+//
+// Its fields are private: a text is made from a slice that outlives it, or by the other side, which keeps the rule `texts`.
 typedef struct RrdText {
   // First byte.
   const char *data;
@@ -812,55 +819,55 @@ extern "C" {
 // From now on long waits are told to `pause`, on the threads that wait; a second call changes nothing.
 //
 // # Safety
-// `pause` is null or a function that any thread may call until the process ends.
+// `pause` is null, or any thread may call it until the process ends.
 void rrd_report_pauses(RrdPauseFn pause);
 
 // Opens the data folder, made if missing. The handle goes to `out`; close it with [`rrd_engine_close`].
 //
 // # Safety
-// Pointers are null or valid; texts are as long as they say.
+// Rules `handles`, `answers`, `arrays` and `texts` of `abi.rs`.
 int32_t rrd_engine_open(const struct RrdConfig *config, struct RrdEngine **out, struct RrdError *error);
 
 // Makes everything durable, stops the threads and frees the handle; tables and sessions must be closed.
 //
 // # Safety
-// `engine` is null or came from [`rrd_engine_open`] and is not used again.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_engine_close(struct RrdEngine *engine, struct RrdError *error);
 
 // Sets `rrd_flush_log_at_trx_commit`.
 //
 // # Safety
-// `engine` is null or valid.
+// Rule `handles` of `abi.rs`.
 void rrd_engine_set_flush_log(const struct RrdEngine *engine, uint32_t mode);
 
 // Sets `rrd_memtable_size`.
 //
 // # Safety
-// `engine` is null or valid.
+// Rule `handles` of `abi.rs`.
 void rrd_engine_set_memtable_bytes(const struct RrdEngine *engine, uint64_t count);
 
 // Sets `rrd_cache_size`.
 //
 // # Safety
-// `engine` is null or valid.
+// Rule `handles` of `abi.rs`.
 void rrd_engine_set_cache_bytes(const struct RrdEngine *engine, uint64_t count);
 
 // Sets `rrd_lock_memory_size`. Before the first call row locks have no limit.
 //
 // # Safety
-// `engine` is null or valid.
+// Rule `handles` of `abi.rs`.
 void rrd_engine_set_lock_bytes(const struct RrdEngine *engine, uint64_t count);
 
 // Makes a session that waits for a row lock look at once whether its statement was killed; from any thread.
 //
 // # Safety
-// `engine` is null or valid.
+// Rule `handles` of `abi.rs`.
 void rrd_engine_wake(const struct RrdEngine *engine, uint64_t session_id);
 
 // Makes a table. The definition's options are read and checked here.
 //
 // # Safety
-// Pointers are null or valid, in the definition too.
+// Rules `handles`, `answers`, `arrays`, `texts` and `collations` of `abi.rs`.
 int32_t rrd_table_create(const struct RrdEngine *engine,
                          struct RrdText name,
                          const struct RrdTableDefinition *definition,
@@ -869,7 +876,7 @@ int32_t rrd_table_create(const struct RrdEngine *engine,
 // Removes a table: `with_prepared` also one that prepared transactions have written to, whose writes to it are lost.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers` and `texts` of `abi.rs`.
 int32_t rrd_table_drop(const struct RrdEngine *engine,
                        struct RrdText name,
                        bool with_prepared,
@@ -878,7 +885,7 @@ int32_t rrd_table_drop(const struct RrdEngine *engine,
 // Calls `table` with the name ("database/table") of each table that the server has no definition of.
 //
 // # Safety
-// Pointers are null or valid; `table` may be called with `context`.
+// Rules `handles`, `answers` and `callbacks` of `abi.rs`.
 int32_t rrd_tables_without_definition(const struct RrdEngine *engine,
                                       RrdTextFn table,
                                       void *context,
@@ -887,7 +894,7 @@ int32_t rrd_tables_without_definition(const struct RrdEngine *engine,
 // Removes the partitions of a table that the server has no definition of; `RRD_NO_SUCH_TABLE` if there are none.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers` and `texts` of `abi.rs`.
 int32_t rrd_table_drop_without_definition(const struct RrdEngine *engine,
                                           struct RrdText name,
                                           struct RrdError *error);
@@ -895,7 +902,7 @@ int32_t rrd_table_drop_without_definition(const struct RrdEngine *engine,
 // Renames a table.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers` and `texts` of `abi.rs`.
 int32_t rrd_table_rename(const struct RrdEngine *engine,
                          struct RrdText from,
                          struct RrdText to,
@@ -904,20 +911,21 @@ int32_t rrd_table_rename(const struct RrdEngine *engine,
 // Removes all rows of a table.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers` and `texts` of `abi.rs`.
 int32_t rrd_table_truncate(const struct RrdEngine *engine, struct RrdText name, struct RrdError *error);
 
 // Removes all tables of a database; `prefix` is its name with a slash.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers` and `texts` of `abi.rs`.
 int32_t rrd_database_drop(const struct RrdEngine *engine, struct RrdText prefix, struct RrdError *error);
 
 // Opens a session for a connection; `killed` is asked with `connection` during long work, `local_time` for the times in
 // texts of errors (without it they are UTC's), `connection_id` is what reports call it.
 //
 // # Safety
-// Pointers are null or valid; the connection outlives the session.
+// Rules `handles` and `answers` of `abi.rs`. Any thread that is in a call with the session may call `killed` and
+// `local_time` with `connection`, until the session is closed.
 int32_t rrd_session_open(const struct RrdEngine *engine,
                          void *connection,
                          uint64_t connection_id,
@@ -929,14 +937,14 @@ int32_t rrd_session_open(const struct RrdEngine *engine,
 // The number to wake the session's waits with, see `rrd_engine_wake`; 0 without a session.
 //
 // # Safety
-// `session` is null or valid.
+// Rule `handles` of `abi.rs`.
 uint64_t rrd_session_id(struct RrdSession *session);
 
 // Calls `take` for each table of which rows were not stored, because they are older than its horizon, since this was last
 // asked: rows that statements were refused, and after a commit those that it did not store.
 //
 // # Safety
-// `session` is null or valid; `take` may be called with `context`.
+// Rules `handles`, `answers` and `callbacks` of `abi.rs`.
 int32_t rrd_session_take_losses(struct RrdSession *session,
                                 RrdLossFn take,
                                 void *context,
@@ -945,13 +953,13 @@ int32_t rrd_session_take_losses(struct RrdSession *session,
 // Rolls back what is open and frees the handle.
 //
 // # Safety
-// `session` is null or came from [`rrd_session_open`] and is not used again.
+// Rule `handles` of `abi.rs`.
 void rrd_session_close(struct RrdSession *session);
 
 // Begins a statement.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_session_begin_statement(struct RrdSession *session,
                                     RrdIsolation isolation,
                                     uint64_t lock_timeout_ms,
@@ -961,27 +969,27 @@ int32_t rrd_session_begin_statement(struct RrdSession *session,
 // the savepoint that marks their beginning.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_session_keep_tiers(struct RrdSession *session,
                                struct RrdError *error);
 
 // Waits until all commits that have their place in the coordinator's order can be seen.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_session_wait_ordered(struct RrdSession *session, struct RrdError *error);
 
 // Takes the snapshot now; it sees all commits that have their place in the coordinator's order.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_session_take_snapshot(struct RrdSession *session, struct RrdError *error);
 
 // Keeps statements that a replica repeats as text from missing each other's rows: until the end of the transaction
 // it is alone on the table, or, if it only inserts, alone with others who do.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_session_lock_table(struct RrdSession *session,
                                const struct RrdTable *table,
                                bool only_inserts,
@@ -991,7 +999,7 @@ int32_t rrd_session_lock_table(struct RrdSession *session,
 // to change: `RRD_PREPARED` if one still has. A table that is not known is nobody's.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers` and `texts` of `abi.rs`.
 int32_t rrd_session_wait_for_prepared(struct RrdSession *session,
                                       struct RrdText name,
                                       uint64_t timeout_ms,
@@ -1000,38 +1008,38 @@ int32_t rrd_session_wait_for_prepared(struct RrdSession *session,
 // Marks a place to roll back to; its number goes to `out`.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_session_savepoint(struct RrdSession *session, uint64_t *out, struct RrdError *error);
 
 // Undoes everything after the mark.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_session_rollback_to(struct RrdSession *session, uint64_t mark, struct RrdError *error);
 
 // Forgets the mark and later ones, keeps the work.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_session_release(struct RrdSession *session, uint64_t mark, struct RrdError *error);
 
 // Commits; on an error everything is undone.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_session_commit(struct RrdSession *session, struct RrdError *error);
 
 // Undoes everything.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_session_rollback(struct RrdSession *session, struct RrdError *error);
 
 // What of the first phase can be refused, for a coordinator that writes down the first phase before it asks for it:
 // `rrd_session_prepare` or `rrd_session_rollback` comes next. On an error everything is undone.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers`, `arrays` and `texts` of `abi.rs`.
 int32_t rrd_session_reserve(struct RrdSession *session,
                             const struct RrdText *xid,
                             struct RrdError *error);
@@ -1040,7 +1048,7 @@ int32_t rrd_session_reserve(struct RrdSession *session,
 // it may be long until the second phase: there is a limit to the memory of all such transactions.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers`, `arrays` and `texts` of `abi.rs`.
 int32_t rrd_session_prepare(struct RrdSession *session,
                             const struct RrdText *xid,
                             bool stays,
@@ -1050,26 +1058,29 @@ int32_t rrd_session_prepare(struct RrdSession *session,
 // another thread than the session's, which must be waiting meanwhile.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`. Another thread than the session's may call while that one waits for it.
 int32_t rrd_session_order_commit(struct RrdSession *session,
                                  struct RrdError *error);
 
 // When it returns, no commit that was ordered so far needs the coordinator's log after a crash.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_engine_checkpoint(const struct RrdEngine *engine, struct RrdError *error);
 
 // Reports from now on which connection waits for which.
 //
 // # Safety
-// `engine` is null or valid; `report` may be called from any thread until the engine is closed.
-int32_t rrd_engine_report_waits(const struct RrdEngine *engine, RrdWaitFn report, struct RrdError *error);
+// Rules `handles` and `answers` of `abi.rs`. `report` is null, or any thread may call it with connections that have a
+// session, until the engine is closed.
+int32_t rrd_engine_report_waits(const struct RrdEngine *engine,
+                                RrdWaitFn report,
+                                struct RrdError *error);
 
 // Second phase for a transaction whose connection is gone: commits it. `RRD_NOT_FOUND` if there is none.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers`, `arrays` and `texts` of `abi.rs`.
 int32_t rrd_engine_commit_prepared(const struct RrdEngine *engine,
                                    const struct RrdText *xid,
                                    struct RrdError *error);
@@ -1077,7 +1088,7 @@ int32_t rrd_engine_commit_prepared(const struct RrdEngine *engine,
 // Second phase for a transaction whose connection is gone: undoes it. `RRD_NOT_FOUND` if there is none.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers`, `arrays` and `texts` of `abi.rs`.
 int32_t rrd_engine_rollback_prepared(const struct RrdEngine *engine,
                                      const struct RrdText *xid,
                                      struct RrdError *error);
@@ -1086,7 +1097,7 @@ int32_t rrd_engine_rollback_prepared(const struct RrdEngine *engine,
 // go on at the next one; they may be decided in between.
 //
 // # Safety
-// Pointers are null or valid; `take` may be called with `context` during the call.
+// Rules `handles`, `answers` and `callbacks` of `abi.rs`.
 int32_t rrd_engine_prepared(const struct RrdEngine *engine,
                             uint64_t *position,
                             uint64_t most,
@@ -1097,7 +1108,7 @@ int32_t rrd_engine_prepared(const struct RrdEngine *engine,
 // Opens a table. The collations of the definition must outlive the handle.
 //
 // # Safety
-// Pointers are null or valid, in the definition too.
+// Rules `handles`, `answers`, `arrays`, `texts` and `collations` of `abi.rs`.
 int32_t rrd_table_open(const struct RrdEngine *engine,
                        struct RrdText name,
                        const struct RrdTableDefinition *definition,
@@ -1107,20 +1118,21 @@ int32_t rrd_table_open(const struct RrdEngine *engine,
 // What the table's scans make ahead: valid until the handle is freed, changed by each call for the table.
 //
 // # Safety
-// `table` came from [`rrd_table_open`].
+// Rule `handles` of `abi.rs`. What is returned is read and written between calls for the table only, and not after it
+// was closed.
 struct RrdAhead *rrd_table_ahead(const struct RrdTable *table);
 
 // Frees the handle.
 //
 // # Safety
-// `table` is null or came from [`rrd_table_open`] and is not used again.
+// Rule `handles` of `abi.rs`.
 void rrd_table_close(struct RrdTable *table);
 
 // Chooses the fields, by the server's numbers, that reads write into records, what reads do about row locks, and
 // whether they pass over rows that others have locked.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers` and `arrays` of `abi.rs`.
 int32_t rrd_table_set_columns(struct RrdTable *table,
                               const uint32_t *numbers,
                               size_t count,
@@ -1132,38 +1144,38 @@ int32_t rrd_table_set_columns(struct RrdTable *table,
 // waits for it.
 //
 // # Safety
-// `table` is null or valid.
+// Rule `handles` of `abi.rs`.
 void rrd_scan_look_before_waiting(struct RrdTable *table,
                                   bool yes);
 
 // Whether the row read last is only looked at: the next step of the scan waits for it and reads it again.
 //
 // # Safety
-// `table` is null or valid.
+// Rule `handles` of `abi.rs`.
 bool rrd_scan_is_looking(struct RrdTable *table);
 
 // The statement has no use for the row read last: under READ COMMITTED its lock is given back.
 //
 // # Safety
-// Pointers are null or valid.
+// Rule `handles` of `abi.rs`.
 void rrd_row_unlock(struct RrdTable *table, struct RrdSession *session);
 
 // Lets go of what a statement held.
 //
 // # Safety
-// `table` is null or valid.
+// Rule `handles` of `abi.rs`.
 void rrd_table_reset(struct RrdTable *table);
 
 // Figures of the table.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_table_stats(const struct RrdTable *table, struct RrdTableStats *out, struct RrdError *error);
 
 // Roughly how many rows lie between two key images of the clustering key (`RRD_CLUSTERING_KEY`) or of an index; a null pointer leaves an end open.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers` and `images` of `abi.rs`.
 int32_t rrd_table_rows_between(struct RrdTable *table,
                                uint32_t index,
                                const uint8_t *low,
@@ -1179,7 +1191,7 @@ int32_t rrd_table_rows_between(struct RrdTable *table,
 // becomes the first of them, and `next` where the counter goes on. Where all are used up `next` becomes 0.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_auto_increment_take(const struct RrdTable *table,
                                 struct RrdSeries series,
                                 uint64_t count,
@@ -1190,7 +1202,7 @@ int32_t rrd_auto_increment_take(const struct RrdTable *table,
 // Lets the AUTO_INCREMENT values of the series go on behind `value`, which a row has.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_auto_increment_raise(const struct RrdTable *table,
                                  struct RrdSeries series,
                                  uint64_t value,
@@ -1199,7 +1211,7 @@ int32_t rrd_auto_increment_raise(const struct RrdTable *table,
 // Sets the next AUTO_INCREMENT value; it never goes below an existing one.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers` and `texts` of `abi.rs`.
 int32_t rrd_auto_increment_set(const struct RrdEngine *engine,
                                struct RrdText name,
                                uint64_t next,
@@ -1208,7 +1220,7 @@ int32_t rrd_auto_increment_set(const struct RrdEngine *engine,
 // Merges all segments of the table (OPTIMIZE TABLE).
 //
 // # Safety
-// Pointers are null or valid; `progress` may be called with `context`.
+// Rules `handles`, `answers` and `callbacks` of `abi.rs`.
 int32_t rrd_table_optimize(const struct RrdTable *table,
                            RrdProgressFn progress,
                            void *context,
@@ -1217,7 +1229,7 @@ int32_t rrd_table_optimize(const struct RrdTable *table,
 // Reads and verifies all of the table (CHECK TABLE); each finding is a call of `finding`.
 //
 // # Safety
-// Pointers are null or valid; the functions may be called with `context`.
+// Rules `handles`, `answers` and `callbacks` of `abi.rs`.
 int32_t rrd_table_check(const struct RrdTable *table,
                         bool is_quick,
                         RrdProgressFn progress,
@@ -1229,7 +1241,7 @@ int32_t rrd_table_check(const struct RrdTable *table,
 // is locked and sure to be there.
 //
 // # Safety
-// Pointers are null or valid, the record's blobs too.
+// Rules `handles`, `answers` and `records` of `abi.rs`.
 int32_t rrd_row_insert(struct RrdTable *table,
                        struct RrdSession *session,
                        const uint8_t *record,
@@ -1239,7 +1251,7 @@ int32_t rrd_row_insert(struct RrdTable *table,
 // Replaces the row that was read as `old` by `new`.
 //
 // # Safety
-// Pointers are null or valid, the records' blobs too.
+// Rules `handles`, `answers` and `records` of `abi.rs`.
 int32_t rrd_row_update(struct RrdTable *table,
                        struct RrdSession *session,
                        const uint8_t *old,
@@ -1249,7 +1261,7 @@ int32_t rrd_row_update(struct RrdTable *table,
 // Removes the row that was read as `record`.
 //
 // # Safety
-// Pointers are null or valid, the record's blobs too.
+// Rules `handles`, `answers` and `records` of `abi.rs`.
 int32_t rrd_row_delete(struct RrdTable *table,
                        struct RrdSession *session,
                        const uint8_t *record,
@@ -1258,14 +1270,14 @@ int32_t rrd_row_delete(struct RrdTable *table,
 // Writes the refused row of the last duplicate into a record. Its blobs are valid until the next write.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `records` of `abi.rs`.
 void rrd_row_duplicate(struct RrdTable *table, uint8_t *record);
 
 // Reads the row in the way of the last duplicate into a record; `RRD_NOT_FOUND` if it is gone. The record's blobs
 // are valid until the next call for this table.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers` and `records` of `abi.rs`.
 int32_t rrd_row_in_the_way(struct RrdTable *table,
                            struct RrdSession *session,
                            uint8_t *record,
@@ -1274,20 +1286,20 @@ int32_t rrd_row_in_the_way(struct RrdTable *table,
 // From now on inserts may report duplicates late: by a later insert or by [`rrd_bulk_end`].
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_bulk_begin(struct RrdTable *table, struct RrdSession *session, struct RrdError *error);
 
 // Ends a bulk statement; all late checks are done.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_bulk_end(struct RrdTable *table, struct RrdSession *session, struct RrdError *error);
 
 // After all rows of a table that is filled at its making: refuses options that go by a time column that was guessed, and does
 // not look like one.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_table_check_times(struct RrdTable *table,
                               struct RrdSession *session,
                               struct RrdError *error);
@@ -1295,14 +1307,14 @@ int32_t rrd_table_check_times(struct RrdTable *table,
 // The server's number of the time column's field; -1 if the table has none.
 //
 // # Safety
-// `table` is null or valid.
+// Rule `handles` of `abi.rs`.
 int64_t rrd_table_time_field(struct RrdTable *table);
 
 // Deletes all rows within a span of time as one piece of work, whole chunks as they are. An end is a record with the
 // time, null for open, and whether that time still goes. `RRD_UNSUPPORTED` if this has to be done row by row.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers` and `records` of `abi.rs`.
 int32_t rrd_table_delete_times(struct RrdTable *table,
                                struct RrdSession *session,
                                const uint8_t *low,
@@ -1317,7 +1329,7 @@ int32_t rrd_table_delete_times(struct RrdTable *table,
 // changes.
 //
 // # Safety
-// Pointers are null or valid, in the conditions too.
+// Rules `handles`, `answers` and `arrays` of `abi.rs`.
 int32_t rrd_scan_limit(struct RrdTable *table,
                        const struct RrdCondition *conditions,
                        size_t count,
@@ -1326,7 +1338,7 @@ int32_t rrd_scan_limit(struct RrdTable *table,
 // Begins a scan along the clustering key (`RRD_CLUSTERING_KEY`) or a secondary index; seek before reading.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_scan_open(struct RrdTable *table,
                       struct RrdSession *session,
                       uint32_t index,
@@ -1336,7 +1348,7 @@ int32_t rrd_scan_open(struct RrdTable *table,
 // whether its rows still belong to the walk.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers` and `images` of `abi.rs`.
 int32_t rrd_scan_seek(struct RrdTable *table,
                       RrdSeek seek,
                       const uint8_t *image,
@@ -1349,7 +1361,7 @@ int32_t rrd_scan_seek(struct RrdTable *table,
 // Locks all keys that begin with an image, along the index of the scan, as one.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers` and `images` of `abi.rs`.
 int32_t rrd_scan_lock_prefix(struct RrdTable *table,
                              struct RrdSession *session,
                              const uint8_t *image,
@@ -1360,7 +1372,7 @@ int32_t rrd_scan_lock_prefix(struct RrdTable *table,
 // blobs are valid until the next call for this table.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers` and `records` of `abi.rs`.
 int32_t rrd_scan_next(struct RrdTable *table,
                       struct RrdSession *session,
                       bool backward,
@@ -1370,20 +1382,20 @@ int32_t rrd_scan_next(struct RrdTable *table,
 // A statement begins: a scan that is still open, as HANDLER's are, goes on in what it sees.
 //
 // # Safety
-// Pointers are null or valid.
+// Rule `handles` of `abi.rs`.
 void rrd_scan_keep(struct RrdTable *table);
 
 // Ends the scan.
 //
 // # Safety
-// Pointers are null or valid.
+// Rule `handles` of `abi.rs`.
 void rrd_scan_close(struct RrdTable *table);
 
 // Reads the row with a key image (or the 8 bytes of a row number) into a record; `RRD_NOT_FOUND` if there is
 // none. The record's blobs are valid until the next call for this table.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers`, `records` and `images` of `abi.rs`.
 int32_t rrd_row_read(struct RrdTable *table,
                      struct RrdSession *session,
                      const uint8_t *image,
@@ -1394,7 +1406,7 @@ int32_t rrd_row_read(struct RrdTable *table,
 // Says whether the row with a key image (or the 8 bytes of a row number) is behind the horizon: 1, else 0.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers` and `images` of `abi.rs`.
 int32_t rrd_row_is_behind_horizon(struct RrdTable *table,
                                   const uint8_t *image,
                                   size_t image_bytes,
@@ -1404,8 +1416,8 @@ int32_t rrd_row_is_behind_horizon(struct RrdTable *table,
 // Writes the number of the row read last (8 bytes, most significant first), for tables without a key.
 //
 // # Safety
-// Pointers are null or valid; `out` has room for 8 bytes.
-int32_t rrd_row_number(struct RrdTable *table, uint8_t *out, struct RrdError *error);
+// Rules `handles` and `answers` of `abi.rs`.
+int32_t rrd_row_number(struct RrdTable *table, uint8_t (*out)[8], struct RrdError *error);
 
 // Works out what a new definition changes; `RRD_NEEDS_COPY` with a reason if the rows cannot stay as they are.
 // `old_numbers` has, for each field of the definition, its number in the old table, or 2^32 - 1 for a new column;
@@ -1413,7 +1425,7 @@ int32_t rrd_row_number(struct RrdTable *table, uint8_t *out, struct RrdError *er
 // `builds` says whether [`rrd_alter_build`] has something to do.
 //
 // # Safety
-// Pointers are null or valid, in the definition and the record too.
+// Rules `handles`, `answers`, `arrays`, `texts`, `records` and `collations` of `abi.rs`.
 int32_t rrd_alter_begin(const struct RrdTable *table,
                         const struct RrdTableDefinition *definition,
                         const uint32_t *old_numbers,
@@ -1428,7 +1440,7 @@ int32_t rrd_alter_begin(const struct RrdTable *table,
 // one is `RRD_DUPLICATE` with the place of the key; see [`rrd_alter_duplicate`].
 //
 // # Safety
-// Pointers are null or valid; `progress` may be called with `context`.
+// Rules `handles`, `answers` and `callbacks` of `abi.rs`.
 int32_t rrd_alter_build(struct RrdAlter *alter,
                         RrdProgressFn progress,
                         void *context,
@@ -1438,7 +1450,7 @@ int32_t rrd_alter_build(struct RrdAlter *alter,
 // change is closed.
 //
 // # Safety
-// `alter` is null or valid, `record` null or a record of the new definition.
+// Rules `handles`, `answers` and `records` of `abi.rs`.
 int32_t rrd_alter_duplicate(const struct RrdAlter *alter,
                             uint8_t *record,
                             struct RrdError *error);
@@ -1447,8 +1459,8 @@ int32_t rrd_alter_duplicate(const struct RrdAlter *alter,
 // rows that are gone because of it, `is_all` says whether none is left.
 //
 // # Safety
-// `alters` points to `count` valid changes; other pointers are null or valid.
-int32_t rrd_alter_commit(struct RrdAlter *const *alters,
+// Rules `handles`, `answers` and `arrays` of `abi.rs`.
+int32_t rrd_alter_commit(struct RrdAlter **alters,
                          size_t count,
                          uint64_t *fallen,
                          bool *is_all,
@@ -1457,13 +1469,13 @@ int32_t rrd_alter_commit(struct RrdAlter *const *alters,
 // Frees a change; one that was not committed leaves nothing behind.
 //
 // # Safety
-// `alter` is null or came from [`rrd_alter_begin`] and is not used again.
+// Rule `handles` of `abi.rs`.
 void rrd_alter_close(struct RrdAlter *alter);
 
 // Whether a table (or all partitions of one) was altered to the definition with this id: for the server's recovery.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers` and `texts` of `abi.rs`.
 int32_t rrd_table_has_definition(const struct RrdEngine *engine,
                                  struct RrdText name,
                                  struct RrdText definition_id,
@@ -1473,13 +1485,13 @@ int32_t rrd_table_has_definition(const struct RrdEngine *engine,
 // Describes the `number`-th column of a view; false behind the last one.
 //
 // # Safety
-// `out` is valid.
+// Rule `answers` of `abi.rs`.
 bool rrd_info_column(RrdView view, size_t number, struct RrdInfoColumn *out);
 
 // Reads a view. Costly columns are NULL unless `wants_costly`.
 //
 // # Safety
-// Pointers are null or valid; the reader's functions may be called with its context.
+// Rules `handles`, `answers`, `arrays` and `callbacks` of `abi.rs`.
 int32_t rrd_info_read(const struct RrdEngine *engine,
                       RrdView view,
                       bool wants_costly,
@@ -1489,20 +1501,20 @@ int32_t rrd_info_read(const struct RrdEngine *engine,
 // Calls `counter` with each status variable.
 //
 // # Safety
-// `engine` is null or valid; `counter` may be called with `context`.
+// Rules `handles` and `callbacks` of `abi.rs`.
 void rrd_engine_counters(const struct RrdEngine *engine, RrdCounterFn counter, void *context);
 
 // Calls `text` once with the report of SHOW ENGINE RRD STATUS. Works on an engine that stopped, too.
 //
 // # Safety
-// `engine` is null or valid; `text` may be called with `context`.
+// Rules `handles` and `callbacks` of `abi.rs`.
 void rrd_engine_report(const struct RrdEngine *engine, RrdTextFn text, void *context);
 
 // From now on messages of the engine go to `log`; to nobody with null. When it returns nobody is in the function
 // that was given before.
 //
 // # Safety
-// `log` is null or may be called by any thread until the next call of this function.
+// `log` is null, or any thread may call it until this function returns from a call with another one.
 void rrd_log_to(RrdLogFn log);
 
 // Fixes the moment of a backup to a new folder and copies the server's definitions of the tables; the caller keeps
@@ -1510,7 +1522,7 @@ void rrd_log_to(RrdLogFn log);
 // `own_xids` is one that the server is just committing. The handle goes to `out`; give it to [`rrd_backup_finish`].
 //
 // # Safety
-// Pointers are null or valid; texts are as long as they say.
+// Rules `handles`, `answers` and `texts` of `abi.rs`.
 int32_t rrd_backup_begin(const struct RrdEngine *engine,
                          struct RrdText folder,
                          struct RrdText own_xids,
@@ -1520,8 +1532,7 @@ int32_t rrd_backup_begin(const struct RrdEngine *engine,
 // Makes the backup whole, or removes what was made of it, and frees the handle.
 //
 // # Safety
-// `backup` is null or came from [`rrd_backup_begin`] and is not used again; the other pointers are null or valid;
-// `progress` may be called with `context`.
+// Rules `handles`, `answers` and `callbacks` of `abi.rs`.
 int32_t rrd_backup_finish(struct RrdBackup *backup,
                           RrdProgressFn progress,
                           void *context,
@@ -1532,7 +1543,7 @@ int32_t rrd_backup_finish(struct RrdBackup *backup,
 // with each line of what was done and lost, and not at all when the table was sound. Nobody else may use the table.
 //
 // # Safety
-// Pointers are null or valid; the functions may be called with `context`.
+// Rules `handles`, `answers` and `callbacks` of `abi.rs`.
 int32_t rrd_table_repair(const struct RrdTable *table,
                          RrdProgressFn progress,
                          RrdTextFn told,
@@ -1542,7 +1553,7 @@ int32_t rrd_table_repair(const struct RrdTable *table,
 // Calls `tier` for each tier of the table `name`, or if that ends with a slash, of all tables of that database.
 //
 // # Safety
-// Pointers are null or valid; `tier` may be called with `context`.
+// Rules `handles`, `answers`, `texts` and `callbacks` of `abi.rs`.
 int32_t rrd_tiers_list(const struct RrdEngine *engine,
                        struct RrdText name,
                        RrdTierFn tier,
@@ -1552,7 +1563,7 @@ int32_t rrd_tiers_list(const struct RrdEngine *engine,
 // As [`rrd_tiers_list`], for the tiers that a definition asks for; the table's name is empty.
 //
 // # Safety
-// Pointers are null or valid, in the definition too; `tier` may be called with `context`.
+// Rules `answers`, `arrays`, `callbacks` and `collations` of `abi.rs`.
 int32_t rrd_tiers_asked_for(const struct RrdTableDefinition *definition,
                             RrdTierFn tier,
                             void *context,
@@ -1561,19 +1572,19 @@ int32_t rrd_tiers_asked_for(const struct RrdTableDefinition *definition,
 // Whether there is a tier with this name: "database/table$tier".
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `texts` of `abi.rs`.
 bool rrd_tier_exists(const struct RrdEngine *engine, struct RrdText name);
 
 // Whether tiers of a table hold what its rows no longer say: a copy of the rows would not bring it along.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `texts` of `abi.rs`.
 bool rrd_tiers_outlive_rows(const struct RrdEngine *engine, struct RrdText name);
 
 // Gives the CREATE TABLE statement of a tier; `RRD_NO_SUCH_TABLE` if there is none with this name.
 //
 // # Safety
-// Pointers are null or valid; `statement` may be called with `context`.
+// Rules `handles`, `answers`, `texts` and `callbacks` of `abi.rs`.
 int32_t rrd_tier_definition(const struct RrdEngine *engine,
                             struct RrdText name,
                             RrdTextFn statement,
@@ -1584,7 +1595,7 @@ int32_t rrd_tier_definition(const struct RrdEngine *engine,
 // not none, of what that text says.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `answers` and `texts` of `abi.rs`.
 int32_t rrd_bucket_of(int64_t units,
                       struct RrdText width,
                       int64_t per_second,
@@ -1594,26 +1605,26 @@ int32_t rrd_bucket_of(int64_t units,
 // Moves the buckets by the text of a length of time; `RRD_NOT_FOUND` if it is none.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `answers` and `texts` of `abi.rs`.
 int32_t rrd_bucket_move(struct RrdBucket *bucket, struct RrdText offset, struct RrdError *error);
 
 // Moves the buckets by units of time.
 //
 // # Safety
-// Pointers are null or valid.
+// Rule `answers` of `abi.rs`.
 int32_t rrd_bucket_move_units(struct RrdBucket *bucket, int64_t units, struct RrdError *error);
 
 // Moves the buckets so that one of them starts at a time.
 //
 // # Safety
-// Pointers are null or valid.
+// Rule `answers` of `abi.rs`.
 int32_t rrd_bucket_start_at(struct RrdBucket *bucket, int64_t origin, struct RrdError *error);
 
 // The start of the bucket that a time is in. Time and start are unsigned integers if `is_unsigned`. `RRD_LIMIT` if the
 // start is out of their range.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `answers` and `arrays` of `abi.rs`.
 int32_t rrd_bucket_start(const struct RrdBucket *bucket,
                          int64_t time,
                          bool is_unsigned,
@@ -1624,19 +1635,19 @@ int32_t rrd_bucket_start(const struct RrdBucket *bucket,
 // `rrd_counter_close`.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers` and `texts` of `abi.rs`.
 int32_t rrd_counter_open(struct RrdText kind, struct RrdCounter **out, struct RrdError *error);
 
 // Begins a new group.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_counter_clear(struct RrdCounter *counter, struct RrdError *error);
 
 // Takes a reading, in any order.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_counter_add(struct RrdCounter *counter,
                         int64_t time_us,
                         RrdNumberKind kind,
@@ -1646,7 +1657,7 @@ int32_t rrd_counter_add(struct RrdCounter *counter,
 // What was counted in the group, and in how many seconds; `RRD_NOT_FOUND` if nothing is known.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_counter_result(struct RrdCounter *counter,
                            double *amount,
                            double *seconds,
@@ -1655,14 +1666,14 @@ int32_t rrd_counter_result(struct RrdCounter *counter,
 // Gives a group back; null is none.
 //
 // # Safety
-// `counter` is null or came from `rrd_counter_open` and is not used again.
+// Rule `handles` of `abi.rs`.
 void rrd_counter_close(struct RrdCounter *counter);
 
 // Whether a query can be answered exactly (`RRD_UNSUPPORTED` if not), and roughly how many rows its key ranges hold.
 // Nothing is read.
 //
 // # Safety
-// Pointers are null or valid, in the query too.
+// Rules `handles`, `answers` and `arrays` of `abi.rs`.
 int32_t rrd_aggregate_check(const struct RrdTable *table,
                             const struct RrdAggregateQuery *query,
                             uint64_t *rows,
@@ -1671,7 +1682,7 @@ int32_t rrd_aggregate_check(const struct RrdTable *table,
 // Runs a query over the partitions of a table, or the one table that there is; the answer is to be closed.
 //
 // # Safety
-// Pointers are null or valid, in the query too, and `tables` has that many.
+// Rules `handles`, `answers` and `arrays` of `abi.rs`.
 int32_t rrd_aggregate_run(const struct RrdTable *const *tables,
                           size_t table_count,
                           struct RrdSession *session,
@@ -1683,7 +1694,7 @@ int32_t rrd_aggregate_run(const struct RrdTable *const *tables,
 // places in a record; `RRD_END` behind the last row.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers` and `records` of `abi.rs`.
 int32_t rrd_aggregate_next(struct RrdAggregation *answer,
                            uint8_t *record,
                            struct RrdError *error);
@@ -1691,7 +1702,7 @@ int32_t rrd_aggregate_next(struct RrdAggregation *answer,
 // Makes the row with this number, from 0 on, the next one.
 //
 // # Safety
-// `answer` is null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_aggregate_seek(struct RrdAggregation *answer, size_t row, struct RrdError *error);
 
 // Of an answer with spans, once all its rows were read: drops row `i` where `kept[i]` is 0, and makes one of rows that
@@ -1699,7 +1710,7 @@ int32_t rrd_aggregate_seek(struct RrdAggregation *answer, size_t row, struct Rrd
 // `is_one_row`: there is a row even of none.
 //
 // # Safety
-// `answer` is null or valid, the others for as many bytes.
+// Rules `handles`, `answers` and `arrays` of `abi.rs`.
 int32_t rrd_aggregate_put_together(struct RrdAggregation *answer,
                                    const uint8_t *kept,
                                    size_t rows,
@@ -1711,7 +1722,7 @@ int32_t rrd_aggregate_put_together(struct RrdAggregation *answer,
 // A count or a sum of the row.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles` and `answers` of `abi.rs`.
 int32_t rrd_aggregate_value(const struct RrdAggregation *answer,
                             size_t place,
                             struct RrdAggregateValue *out,
@@ -1720,7 +1731,7 @@ int32_t rrd_aggregate_value(const struct RrdAggregation *answer,
 // Writes a minimum or maximum of the row to its column's place in a record; `RRD_NOT_FOUND` for NULL.
 //
 // # Safety
-// Pointers are null or valid.
+// Rules `handles`, `answers` and `records` of `abi.rs`.
 int32_t rrd_aggregate_extreme(const struct RrdAggregation *answer,
                               size_t place,
                               uint8_t *record,
@@ -1729,25 +1740,26 @@ int32_t rrd_aggregate_extreme(const struct RrdAggregation *answer,
 // Frees the answer.
 //
 // # Safety
-// `answer` is null or came from [`rrd_aggregate_run`] and is not used again.
+// Rule `handles` of `abi.rs`.
 void rrd_aggregate_close(struct RrdAggregation *answer);
 
 // Writes a finite double as the server sends it and returns the length of the text; 0 if there is no place for it.
 //
 // # Safety
-// `text` is null or has room for 40 bytes.
+// Rule `answers` of `abi.rs`.
 size_t rrd_double_text(double value,
                        uint8_t (*text)[40]);
 
 // Writes numbers of a record as the server sends them in the text protocol, each behind the byte of its length, and returns the
-// length of all; 0 if the server has to do it, as one of them is no finite number.
+// length of all; 0 if the server has to do it, as one of them is no finite number. `text` has room for `capacity` bytes; there must
+// be `RRD_TEXT_BYTES` for each column.
 //
 // # Safety
-// `columns` points to `count` columns, those point to values of the length that they tell and to their bytes of nulls, and
-// `text` has room for 41 bytes of each.
+// Rule `arrays` of `abi.rs`.
 size_t rrd_row_text(const struct RrdTextColumn *columns,
                     size_t count,
-                    uint8_t *text);
+                    uint8_t *text,
+                    size_t capacity);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,9 +1,32 @@
 //! The structs and numbers that both sides of the ABI agree on.
 //!
-//! Everything here is `#[repr(C)]`; cbindgen writes it to `include/rrd.h`. Pointers are borrowed for the call,
-//! except where a comment says otherwise. The size of each struct is asserted here and in the handler.
+//! Everything here is `#[repr(C)]`; cbindgen writes it to `include/rrd.h`. The size of each struct is asserted here and in the
+//! handler.
+//!
+//! # The contract
+//! The caller, which is the handler in C++, keeps these rules. Each export names those that it needs in its Safety section, and each
+//! unsafe block the one that it rests on. Where a rule fits a Rust type, the parameter has that type: `Option<&T>` and `Option<&mut T>`
+//! are pointers that may be null. Null is always allowed: it gives `RRD_INTERNAL`, unless the function says what it means.
+//!
+//! - `handles`: a handle comes from the function that opens it, and is not used again once it was given to the function that closes
+//!   it. Tables, sessions, answers, ALTERs and backups are closed before their engine. Any thread may call with the engine, and with
+//!   any handle that the export takes as `const`. With the others one thread calls at a time; it may be another one each time, when a
+//!   lock of the server lies between the calls. A handle is not used in a callback of a call with that same handle.
+//! - `answers`: a place for an answer or an error is aligned memory of its type, which nothing else is in, until the call ends. It need
+//!   not be initialised; an answer is written on success only, an error on failure only. A place that is read too says so.
+//! - `arrays`: a pointer with a count is to as many initialised values in one piece of memory, and pointers in them keep the same rule.
+//!   Nobody changes any of it before the call ends. Values in conditions are as long as their field in a record.
+//! - `texts`: a text's pointer is null or to as many bytes as its length says, which nobody changes before the call ends.
+//! - `records`: a record has as many bytes as the `record_bytes` of the definition that its table was opened with (that its ALTER was
+//!   begun with). The pointer of a blob in a record that is only read is null or valid for the length beside it. Nobody else writes to
+//!   a record before the call ends, and one that is written to is not in the same memory as another argument.
+//! - `images`: a key image has as many bytes as the length that comes with it, and nobody changes it before the call ends.
+//! - `callbacks`: a function may be called with the context beside it until the call ends, on the calling thread. It throws nothing. Where
+//!   an export keeps a function for longer, or calls it on other threads, it says so.
+//! - `collations`: the handle and the function of a collation stay valid until the server ends, and any thread may call the function.
 
 use std::ffi::{c_char, c_void};
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
 
 use rrd_store::auto_increment::Series;
@@ -55,6 +78,8 @@ pub const RRD_LOCK_MEMORY: i32 = 21;
 /// A prepared transaction has writes to the table, and was not decided in time.
 pub const RRD_PREPARED: i32 = 22;
 
+/// Bytes that `rrd_row_text` may write for a column: a number and its length.
+pub const RRD_TEXT_BYTES: usize = 1 + 40;
 /// Bytes of an error text, its final zero included.
 pub const RRD_MESSAGE_BYTES: usize = 1016;
 
@@ -70,13 +95,16 @@ pub struct RrdError {
 }
 
 /// A text that is not zero-terminated. A null pointer means "none".
+///
+/// Its fields are private: a text is made from a slice that outlives it, or by the other side, which keeps the rule `texts`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct RrdText {
+pub struct RrdText<'a> {
     /// First byte.
-    pub data: *const c_char,
+    data: *const c_char,
     /// Bytes.
-    pub length: usize,
+    length: usize,
+    bytes: PhantomData<&'a [u8]>,
 }
 
 /// AUTO_INCREMENT values: `offset`, `offset + step`, ... up to `max`, the largest that the column holds.
@@ -100,11 +128,11 @@ impl From<RrdSeries> for Series {
 /// `NAME='value'` of a table or a column.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct RrdOption {
+pub struct RrdOption<'a> {
     /// Its name in capitals.
-    pub name: RrdText,
+    pub name: RrdText<'a>,
     /// As the user wrote it.
-    pub value: RrdText,
+    pub value: RrdText<'a>,
 }
 
 /// How a field's value lies in a record.
@@ -126,11 +154,11 @@ pub const RRD_KIND_BLOB: RrdKind = 6;
 
 /// A number of a record that is sent as text.
 #[repr(C)]
-pub struct RrdTextColumn {
+pub struct RrdTextColumn<'a> {
     /// Its bytes in the record.
     pub value: *const u8,
     /// The byte that says whether it is NULL; null if it never is.
-    pub null_byte: *const u8,
+    pub null_byte: Option<&'a u8>,
     /// The bit of it.
     pub null_bit: u8,
     /// [`RRD_KIND_INTEGER`] or [`RRD_KIND_DOUBLE`].
@@ -203,9 +231,10 @@ pub struct RrdCollation {
     pub space: [RrdWeight; RRD_MAX_LEVELS],
 }
 
-// SAFETY: a collation of the server never changes and lives as long as the server; `weights` only reads it.
+// SAFETY: the handle is never followed here: it goes to `weights` only, and by the rule `collations` any thread may call that, until the
+// server ends.
 unsafe impl Send for RrdCollation {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: several threads may call `weights` with the handle at the same time, and nothing here changes.
 unsafe impl Sync for RrdCollation {}
 
 /// A pointer to bytes, in memory that both sides of the ABI write to. The header has a plain pointer.
@@ -236,11 +265,11 @@ pub struct RrdAhead {
 /// One stored column of a table.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct RrdField {
+pub struct RrdField<'a> {
     /// SQL name.
-    pub name: RrdText,
+    pub name: RrdText<'a>,
     /// SQL type as CREATE TABLE has it.
-    pub sql_type: RrdText,
+    pub sql_type: RrdText<'a>,
     /// Its number in the server's table.
     pub number: u32,
     /// Offset of the value in a record.
@@ -268,7 +297,7 @@ pub struct RrdField {
     /// For texts and byte strings.
     pub collation: RrdCollation,
     /// Options of the column.
-    pub options: *const RrdOption,
+    pub options: *const RrdOption<'a>,
     /// How many.
     pub option_count: usize,
 }
@@ -296,9 +325,9 @@ pub struct RrdKeyPart {
 /// A secondary index.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct RrdIndex {
+pub struct RrdIndex<'a> {
     /// SQL name.
-    pub name: RrdText,
+    pub name: RrdText<'a>,
     /// Its parts.
     pub parts: *const RrdKeyPart,
     /// How many.
@@ -311,9 +340,9 @@ pub struct RrdIndex {
 
 /// What the server knows of a table.
 #[repr(C)]
-pub struct RrdTableDefinition {
+pub struct RrdTableDefinition<'a> {
     /// The stored fields, in record order.
-    pub fields: *const RrdField,
+    pub fields: *const RrdField<'a>,
     /// How many.
     pub field_count: usize,
     /// The parts of the key to cluster on.
@@ -321,7 +350,7 @@ pub struct RrdTableDefinition {
     /// How many; 0 for a table without a usable key.
     pub key_part_count: usize,
     /// The other keys, in the server's order.
-    pub indexes: *const RrdIndex,
+    pub indexes: *const RrdIndex<'a>,
     /// How many.
     pub index_count: usize,
     /// Bytes of a record.
@@ -329,7 +358,7 @@ pub struct RrdTableDefinition {
     /// A record of default values: what lies under a NULL, which the server compares too.
     pub default_record: *const u8,
     /// Options of the table; used by `rrd_table_create` only.
-    pub options: *const RrdOption,
+    pub options: *const RrdOption<'a>,
     /// How many.
     pub option_count: usize,
 }
@@ -358,9 +387,9 @@ pub struct RrdTableStats {
 
 /// Settings of the engine.
 #[repr(C)]
-pub struct RrdConfig {
+pub struct RrdConfig<'a> {
     /// The data folder.
-    pub directory: RrdText,
+    pub directory: RrdText<'a>,
     /// Bytes of all memtables together.
     pub memtable_bytes: u64,
     /// Bytes of decoded blocks kept.
@@ -475,21 +504,46 @@ const _: () = {
     assert!(size_of::<RrdAhead>() == 40);
 };
 
-impl RrdText {
-    /// Points to a text that outlives it.
-    pub fn of(text: &str) -> RrdText {
-        RrdText { data: text.as_ptr().cast(), length: text.len() }
+impl<'a> RrdText<'a> {
+    /// No text.
+    pub const NONE: RrdText<'static> = RrdText { data: std::ptr::null(), length: 0, bytes: PhantomData };
+
+    /// A text of ours.
+    pub fn of(text: &'a str) -> RrdText<'a> {
+        RrdText { data: text.as_ptr().cast(), length: text.len(), bytes: PhantomData }
     }
 
-    /// The bytes; `None` for "none".
-    ///
-    /// # Safety
-    /// `data` is null or points to `length` readable bytes that live for `'a`.
-    pub unsafe fn bytes<'a>(self) -> Option<&'a [u8]> {
-        if self.data.is_null() {
+    /// Its bytes; `None` for none.
+    pub fn bytes(self) -> Option<&'a [u8]> {
+        if self.data.is_null() || self.length > isize::MAX as usize {
             return None;
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: the pointer is not null and the length possible: checked above. The bytes are those of the slice that the text
+        // was made of, or the other side's, which by the rule `texts` keeps them until the call ends; `'a` ends with it, as no export
+        // can name a longer one.
         Some(unsafe { std::slice::from_raw_parts(self.data.cast(), self.length) })
+    }
+}
+
+/// What tells a function of the caller's how far some work is; false to stop.
+///
+/// # Safety
+/// Both are of one call, which keeps the rule `callbacks` for them, and what is returned is not used after the call.
+pub unsafe fn progress_to(function: RrdProgressFn, context: *mut c_void) -> impl FnMut(u64, u64) -> bool {
+    // SAFETY: by the rule `callbacks`. The closure holds a pointer, so it cannot leave the calling thread.
+    move |done, total| function.is_none_or(|function| unsafe { function(context, done, total) == 0 })
+}
+
+/// What gives texts to a function of the caller's.
+///
+/// # Safety
+/// As for [`progress_to`].
+pub unsafe fn texts_to(function: RrdTextFn, context: *mut c_void) -> impl FnMut(&[u8]) {
+    move |text| {
+        if let Some(function) = function {
+            // SAFETY: by the rule `callbacks`, on the calling thread as the closure holds a pointer. The text is a slice that lives
+            // until the function returns.
+            unsafe { function(context, text.as_ptr().cast(), text.len()) };
+        }
     }
 }

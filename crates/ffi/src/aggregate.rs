@@ -95,9 +95,9 @@ pub struct RrdOrder {
 
 /// A query over one table.
 #[repr(C)]
-pub struct RrdAggregateQuery {
+pub struct RrdAggregateQuery<'a> {
     /// All must hold.
-    pub conditions: *const RrdCondition,
+    pub conditions: *const RrdCondition<'a>,
     /// How many.
     pub condition_count: usize,
     /// Without, all rows are one group, which there is even of no rows.
@@ -163,17 +163,20 @@ impl AggregateQuery {
     /// Reads the other side's query; unsupported if it cannot be answered exactly.
     ///
     /// # Safety
-    /// All pointers in it are valid as counts, field lengths and text lengths say.
-    pub unsafe fn read(format: &Arc<RecordFormat>, raw: &RrdAggregateQuery) -> Outcome<AggregateQuery> {
+    /// The rule `arrays` of `abi.rs` for what it points to.
+    pub unsafe fn read(format: &Arc<RecordFormat>, raw: &RrdAggregateQuery<'_>) -> Outcome<AggregateQuery> {
         let mut query = Query { threads: threads(raw.threads), ..Query::default() };
-        // SAFETY: promised by the caller, here and below.
-        let (conditions, of_key) = unsafe { read_conditions(format, slice(raw.conditions, raw.condition_count)?)? };
+        // SAFETY: rule `arrays`: there are `condition_count` conditions.
+        let conditions = unsafe { slice(raw.conditions, raw.condition_count)? };
+        // SAFETY: rule `arrays` for what the conditions point to.
+        let (conditions, of_key) = unsafe { read_conditions(format, conditions)? };
         query.conditions = conditions;
         let ranges = key_ranges(&key_lanes(format), &of_key);
         if raw.group_count > MOST_GROUPS {
             return Err(unsupported("more than 64 groups"));
         }
         let mut shape = Shape::default();
+        // SAFETY: rule `arrays`: there are `group_count` groups.
         for (place, group) in unsafe { slice(raw.groups, raw.group_count)? }.iter().enumerate() {
             let at = place_of(format, group.field)?;
             query.groups.push(read_group(&format.plans()[at], group)?);
@@ -183,9 +186,11 @@ impl AggregateQuery {
                 shape.texts.extend(collation_to_merge(format, at)?.map(|collation| (place, collation)));
             }
         }
+        // SAFETY: rule `arrays`: there are `aggregate_count` aggregates.
         for aggregate in unsafe { slice(raw.aggregates, raw.aggregate_count)? } {
             query.aggregates.push(read_aggregate(format, aggregate)?);
         }
+        // SAFETY: rule `arrays`: there are `order_count` of them.
         shape.order = unsafe { slice(raw.orders, raw.order_count)? }.to_vec();
         if !shape.order.iter().all(|order| is_sortable(format, &query, order)) {
             return Err(unsupported("an order"));

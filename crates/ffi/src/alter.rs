@@ -62,12 +62,12 @@ impl Alter {
     /// Works out the new schema.
     ///
     /// # Safety
-    /// Blob pointers of new columns in the request's record are valid.
+    /// The rule `records` of `abi.rs` for the blobs in the request's record.
     pub unsafe fn new(handle: &TableHandle, definition: Definition, request: &Request<'_>) -> Outcome<Alter> {
         if request.old_numbers.len() != definition.fields.len() {
             return Err(Failure::internal("internal error: an ALTER does not say where each column comes from"));
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller's request.
         let schema = unsafe { altered_schema(handle.format(), &definition, request)? };
         if time_guess::goes_by_time_otherwise(&handle.table().schema(), &schema) {
             definition.check_guess(&schema)?;
@@ -201,6 +201,8 @@ fn needs_copy(reason: impl Into<String>) -> Failure {
     Failure::Explained(abi::RRD_NEEDS_COPY, reason.into())
 }
 
+/// # Safety
+/// As for [`Alter::new`].
 unsafe fn altered_schema(format: &RecordFormat, definition: &Definition, request: &Request<'_>) -> Outcome<Schema> {
     let old = format.layout().schema();
     let mut schema = definition.new_schema()?;
@@ -215,7 +217,7 @@ unsafe fn altered_schema(format: &RecordFormat, definition: &Definition, request
             None => {
                 column.id = next;
                 next += 1;
-                // SAFETY: promised by the caller.
+                // SAFETY: the caller's record.
                 column.initial = Some(unsafe { initial(field, request.record)? });
             }
         }
@@ -356,6 +358,9 @@ fn is_sorted_alike(a: &KeyPart, b: &KeyPart) -> bool {
 }
 
 /// The value of a new column in the rows that are there.
+///
+/// # Safety
+/// The rule `records` of `abi.rs` for the blobs in the record.
 unsafe fn initial(field: &Field, record: &[u8]) -> Outcome<Initial> {
     let (at, null_at) = (field.offset as usize, field.null_offset as usize);
     if record.len() < at + field.codec.record_bytes() || record.len() <= null_at {
@@ -364,7 +369,7 @@ unsafe fn initial(field: &Field, record: &[u8]) -> Outcome<Initial> {
     if field.null_mask != 0 && record[null_at] & field.null_mask != 0 {
         return Ok(Initial::Null);
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller's record; the value is copied here.
     Ok(match unsafe { field.codec.read(&record[at..]) } {
         Value::Int(bits) | Value::F64(bits) => Initial::Bits(bits),
         Value::F32(bits) => Initial::Bits(u64::from(bits)),

@@ -38,7 +38,7 @@ pub const RRD_TEST_ALL: RrdTest = 6;
 /// A condition on a field. For NULL none holds but `RRD_TEST_NULL`, negated or not.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct RrdCondition {
+pub struct RrdCondition<'a> {
     /// The server's number of the field.
     pub field: u32,
     /// What is asked.
@@ -56,7 +56,7 @@ pub struct RrdCondition {
     /// Values as they lie in a record, one behind the other.
     pub values: *const u8,
     /// Texts in the column's character set.
-    pub texts: *const RrdText,
+    pub texts: *const RrdText<'a>,
     /// How many values or texts.
     pub count: usize,
 }
@@ -64,19 +64,19 @@ pub struct RrdCondition {
 /// Conditions of a walk over the table.
 ///
 /// # Safety
-/// All pointers in `raw` are valid as counts, field lengths and text lengths say.
-pub unsafe fn conditions_of(format: &RecordFormat, raw: &[RrdCondition]) -> Outcome<Arc<[Condition]>> {
-    // SAFETY: promised by the caller.
+/// The rule `arrays` of `abi.rs` for what the conditions point to.
+pub unsafe fn conditions_of(format: &RecordFormat, raw: &[RrdCondition<'_>]) -> Outcome<Arc<[Condition]>> {
+    // SAFETY: the caller keeps the same rule.
     Ok(unsafe { read_conditions(format, raw)? }.0.into())
 }
 
 /// Conditions, and what they say of the clustering key.
 ///
 /// # Safety
-/// All pointers in `raw` are valid as counts, field lengths and text lengths say.
+/// The rule `arrays` of `abi.rs` for what the conditions point to.
 pub unsafe fn read_conditions(
     format: &RecordFormat,
-    mut raw: &[RrdCondition],
+    mut raw: &[RrdCondition<'_>],
 ) -> Outcome<(Vec<Condition>, Vec<Condition>)> {
     let (mut conditions, mut of_key) = (Vec::new(), Vec::new());
     while let Some((first, rest)) = raw.split_first() {
@@ -93,13 +93,14 @@ pub unsafe fn read_conditions(
                 let (parts, rest) = rest.split_at(first.count);
                 raw = rest;
                 let made = if first.test == RRD_TEST_ANY { Condition::Any } else { Condition::All };
-                // SAFETY: promised by the caller, here and below.
+                // SAFETY: the parts are some of the caller's conditions.
                 let (parts, parts_of_key) = unsafe { read_conditions(format, parts)? };
                 conditions.push(made(parts));
                 of_key.push(made(parts_of_key));
             }
             _ => {
                 let at = place_of(format, first.field)?;
+                // SAFETY: rule `arrays` for what this condition points to.
                 let condition = unsafe { read_condition(format, at, first)? };
                 let mut all = vec![condition.clone()];
                 all.extend(in_key(format, at, &condition));
@@ -111,22 +112,27 @@ pub unsafe fn read_conditions(
     Ok((conditions, of_key))
 }
 
-unsafe fn read_condition(format: &RecordFormat, at: usize, raw: &RrdCondition) -> Outcome<Condition> {
+/// # Safety
+/// The rule `arrays` for what the condition points to.
+unsafe fn read_condition(format: &RecordFormat, at: usize, raw: &RrdCondition<'_>) -> Outcome<Condition> {
     let plan = &format.plans()[at];
     let (column, negated) = (usize::from(plan.column), raw.is_negated != 0);
-    // SAFETY: promised by the caller, here and below.
     match raw.test {
         RRD_TEST_NULL => Ok(Condition::Null { column, negated }),
+        // SAFETY: rule `arrays` for the ends of the range.
         RRD_TEST_RANGE => unsafe { read_range(plan, raw) },
         RRD_TEST_IN => {
             let width = plan.codec().record_bytes();
-            let values = unsafe { slice(raw.values, raw.count * width)? };
+            let bytes = raw.count.checked_mul(width).ok_or_else(|| unsupported("a list that is too long"))?;
+            // SAFETY: rule `arrays`: there are `count` values, as long as the field is in a record.
+            let values = unsafe { slice(raw.values, bytes)? };
             read_in(plan, values.chunks_exact(width), negated)
         }
         RRD_TEST_TEXT => {
+            // SAFETY: rule `arrays`: there are `count` texts.
             let texts = unsafe { slice(raw.texts, raw.count)? };
-            let texts = texts.iter().map(|text| unsafe { slice(text.data.cast(), text.length) });
-            read_texts(format, at, &texts.collect::<Outcome<Vec<&[u8]>>>()?, negated)
+            let texts: Vec<&[u8]> = texts.iter().map(|text| text.bytes().unwrap_or_default()).collect();
+            read_texts(format, at, &texts, negated)
         }
         test => Err(Failure::internal(format!("internal error: test {test} is not known"))),
     }
@@ -137,8 +143,7 @@ fn in_order(codec: Codec, image: &[u8]) -> Outcome<u64> {
     if image.len() < codec.record_bytes() || codec.lane() == Lane::Bytes {
         return Err(unsupported("a range of texts or long DECIMALs"));
     }
-    // SAFETY: only blobs lead out of a record.
-    Ok(match unsafe { codec.read(image) } {
+    Ok(match codec.read_in_place(image) {
         Value::Int(value) => value,
         Value::F32(bits) => order_f32(bits),
         Value::F64(bits) => order_f64(bits),
@@ -146,14 +151,16 @@ fn in_order(codec: Codec, image: &[u8]) -> Outcome<u64> {
     })
 }
 
-unsafe fn read_range(plan: &Plan, raw: &RrdCondition) -> Outcome<Condition> {
+/// # Safety
+/// The rule `arrays` for the ends, which are null or as long as the field is in a record.
+unsafe fn read_range(plan: &Plan, raw: &RrdCondition<'_>) -> Outcome<Condition> {
     let codec = plan.codec();
     let (column, negated) = (usize::from(plan.column), raw.is_negated != 0);
     let end = |image: *const u8, open: u64, excluded: u8, step: fn(u64, u64) -> Option<u64>| -> Outcome<Option<u64>> {
         if image.is_null() {
             return Ok(Some(open));
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: an end that is not null has as many bytes as the field has in a record.
         let value = in_order(codec, unsafe { slice(image, codec.record_bytes())? })?;
         Ok(step(value, u64::from(excluded != 0)))
     };
@@ -184,8 +191,7 @@ fn read_in<'a>(plan: &Plan, images: impl Iterator<Item = &'a [u8]>, negated: boo
             Ok(Condition::In { column, values, negated })
         }
         Lane::Bytes if matches!(plan.codec(), Codec::Fixed { .. }) => {
-            // SAFETY: only blobs lead out of a record.
-            let bytes = images.filter_map(|image| match unsafe { plan.codec().read(image) } {
+            let bytes = images.filter_map(|image| match plan.codec().read_in_place(image) {
                 Value::Bytes(bytes) => Some(bytes.to_vec()),
                 _ => None,
             });

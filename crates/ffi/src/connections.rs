@@ -91,7 +91,10 @@ impl Connections {
     }
 
     /// Reports waits of the engine's transactions by their connections.
-    pub fn report_waits(self: &Arc<Self>, engine: &Engine, report: RrdWaitFn) {
+    ///
+    /// # Safety
+    /// Any thread may call `report`, with pointers of connections that have a session, until the engine is closed.
+    pub unsafe fn report_waits(self: &Arc<Self>, engine: &Engine, report: RrdWaitFn) {
         let Some(report) = report else { return };
         let connections = self.clone();
         engine.report_waits(Box::new(move |waiting, holders| connections.report(waiting, holders, report)));
@@ -101,9 +104,8 @@ impl Connections {
         let open = self.lock();
         let Some(waiting) = open.get(&waiting) else { return };
         for holder in holders.iter().filter_map(|id| open.get(id)) {
-            // SAFETY: `rrd_engine_report_waits` was given the function for any thread, until the engine is closed, and the engine makes this
-            // call. Both connections are on the list, which is locked: a connection is freed after its session, and that leaves the
-            // list first, under the same lock.
+            // SAFETY: `report_waits` was promised that any thread may call it, and the engine is open as it makes this call. Both connections
+            // are on the list, which is locked: a session leaves it, under the same lock, before the server frees its connection.
             unsafe { report(waiting.pointer, holder.pointer) }
         }
     }

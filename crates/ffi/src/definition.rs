@@ -75,26 +75,32 @@ impl Definition {
     /// Reads the other side's description.
     ///
     /// # Safety
-    /// All pointers in it are valid as their counts and lengths say.
-    pub unsafe fn read(raw: &RrdTableDefinition) -> Outcome<Definition> {
-        // SAFETY: promised by the caller, here and below.
+    /// The rule `arrays` of `abi.rs` for what it points to.
+    pub unsafe fn read(raw: &RrdTableDefinition<'_>) -> Outcome<Definition> {
+        // SAFETY: rule `arrays`: there are `field_count` fields.
         let raw_fields = unsafe { slice(raw.fields, raw.field_count)? };
+        // SAFETY: rule `arrays`: there are `key_part_count` parts.
         let raw_parts = unsafe { slice(raw.key_parts, raw.key_part_count)? };
         let mut fields = Vec::with_capacity(raw_fields.len());
         for field in raw_fields {
+            // SAFETY: rule `arrays` for the options of the field.
             fields.push(unsafe { read_field(field, raw.record_bytes)? });
         }
         let key = raw_parts.iter().map(|part| read_part(raw_fields, part)).collect::<Outcome<Vec<_>>>()?;
         let mut indexes = Vec::new();
+        // SAFETY: rule `arrays`: there are `index_count` indexes.
         for index in unsafe { slice(raw.indexes, raw.index_count)? } {
+            // SAFETY: rule `arrays`: the index has `part_count` parts.
             let parts = unsafe { slice(index.parts, index.part_count)? };
             indexes.push(IndexDefinition {
-                name: unsafe { read_text(index.name) },
+                name: read_text(index.name),
                 unique: index.is_unique != 0,
                 parts: parts.iter().map(|part| read_part(raw_fields, part)).collect::<Outcome<Vec<_>>>()?,
             });
         }
+        // SAFETY: rule `arrays`: there are `option_count` options.
         let options = unsafe { read_options(raw.options, raw.option_count)? };
+        // SAFETY: rule `arrays`: the default record has `record_bytes` bytes.
         let default_record = unsafe { slice(raw.default_record, raw.record_bytes)? }.to_vec();
         Ok(Definition { fields, key, indexes, default_record, options })
     }
@@ -345,15 +351,16 @@ fn datetime_length(duration: Duration) -> Option<u64> {
     Some(length)
 }
 
-unsafe fn read_field(raw: &RrdField, record_bytes: usize) -> Outcome<Field> {
+/// # Safety
+/// The rule `arrays` for the options that it points to.
+unsafe fn read_field(raw: &RrdField<'_>, record_bytes: usize) -> Outcome<Field> {
     let codec = Codec::of(raw)?;
     let end = raw.offset as usize + codec.record_bytes();
     if end > record_bytes || raw.null_offset as usize >= record_bytes {
         return Err(Failure::internal("internal error: a field lies outside its record"));
     }
-    // SAFETY: promised by the caller of `Definition::read`.
-    let (name, sql_type) = unsafe { (read_text(raw.name), read_text(raw.sql_type)) };
-    // SAFETY: as above.
+    let (name, sql_type) = (read_text(raw.name), read_text(raw.sql_type));
+    // SAFETY: rule `arrays`: there are `option_count` options.
     let options = unsafe { read_options(raw.options, raw.option_count)? };
     Ok(Field {
         name,
@@ -372,7 +379,7 @@ unsafe fn read_field(raw: &RrdField, record_bytes: usize) -> Outcome<Field> {
     })
 }
 
-fn read_part(fields: &[RrdField], part: &RrdKeyPart) -> Outcome<KeyPart> {
+fn read_part(fields: &[RrdField<'_>], part: &RrdKeyPart) -> Outcome<KeyPart> {
     let field = fields.get(part.field as usize);
     let field = field.ok_or_else(|| Failure::internal("internal error: a key part names no field"))?;
     let part = KeyPart::new(field, part)?;
@@ -385,19 +392,15 @@ fn read_part(fields: &[RrdField], part: &RrdKeyPart) -> Outcome<KeyPart> {
     Ok(part)
 }
 
-unsafe fn read_options(options: *const RrdOption, count: usize) -> Outcome<Vec<Pair>> {
-    // SAFETY: promised by the caller of `Definition::read`.
+/// # Safety
+/// The rule `arrays`: there are `count` options.
+unsafe fn read_options(options: *const RrdOption<'_>, count: usize) -> Outcome<Vec<Pair>> {
+    // SAFETY: the caller has as many options.
     let options = unsafe { slice(options, count)? };
-    // SAFETY: as above.
-    Ok(options.iter().map(|option| unsafe { (read_text(option.name), read_text(option.value)) }).collect())
+    Ok(options.iter().map(|option| (read_text(option.name), read_text(option.value))).collect())
 }
 
 /// A text of the other side.
-///
-/// # Safety
-/// As for [`RrdText::bytes`].
-pub unsafe fn read_text(text: RrdText) -> String {
-    // SAFETY: promised by the caller.
-    let bytes = unsafe { text.bytes() }.unwrap_or_default();
-    String::from_utf8_lossy(bytes).into_owned()
+pub fn read_text(text: RrdText<'_>) -> String {
+    String::from_utf8_lossy(text.bytes().unwrap_or_default()).into_owned()
 }

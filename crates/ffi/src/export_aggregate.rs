@@ -3,11 +3,11 @@
 use crate::abi::{self, RrdError};
 use crate::aggregate::{AggregateQuery, RrdAggregateQuery, RrdAggregateValue};
 use crate::aggregate_answer::{Aggregation, Verdicts};
-use crate::export_row::record_mut;
 use crate::export_session::RrdSession;
 use crate::export_table::RrdTable;
-use crate::guard::{get, get_mut, guard, guard_close, slice};
+use crate::guard::{get, guard, guard_close, put, slice, slice_mut};
 use crate::status::Failure;
+use std::mem::MaybeUninit;
 
 /// An answer, to be read row by row.
 pub struct RrdAggregation {
@@ -19,96 +19,98 @@ pub struct RrdAggregation {
 /// Nothing is read.
 ///
 /// # Safety
-/// Pointers are null or valid, in the query too.
+/// Rules `handles`, `answers` and `arrays` of `abi.rs`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrd_aggregate_check(
-    table: *const RrdTable,
-    query: *const RrdAggregateQuery,
-    rows: *mut u64,
-    error: *mut RrdError,
+    table: Option<&RrdTable>,
+    query: Option<&RrdAggregateQuery<'_>>,
+    rows: Option<&mut MaybeUninit<u64>>,
+    error: Option<&mut MaybeUninit<RrdError>>,
 ) -> i32 {
-    // SAFETY: promised by the caller.
-    unsafe {
-        guard(error, || {
-            let handle = &get(table)?.handle;
-            let query = AggregateQuery::read(handle.format(), get(query)?)?;
-            let estimate = query.estimate_rows(handle.table());
-            *get_mut(rows)? = estimate;
-            match query.has_too_many_groups(estimate) {
-                true => Err(Failure::unsupported("as many groups as rows")),
-                false => Ok(()),
-            }
-        })
-    }
+    guard(error, || {
+        let handle = &get(table)?.handle;
+        // SAFETY: rule `arrays` for what the query points to.
+        let query = unsafe { AggregateQuery::read(handle.format(), get(query)?)? };
+        let estimate = query.estimate_rows(handle.table());
+        put(rows, estimate)?;
+        match query.has_too_many_groups(estimate) {
+            true => Err(Failure::unsupported("as many groups as rows")),
+            false => Ok(()),
+        }
+    })
 }
 
 /// Runs a query over the partitions of a table, or the one table that there is; the answer is to be closed.
 ///
 /// # Safety
-/// Pointers are null or valid, in the query too, and `tables` has that many.
+/// Rules `handles`, `answers` and `arrays` of `abi.rs`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrd_aggregate_run(
-    tables: *const *const RrdTable,
+    tables: *const Option<&RrdTable>,
     table_count: usize,
-    session: *mut RrdSession,
-    query: *const RrdAggregateQuery,
-    out: *mut *mut RrdAggregation,
-    error: *mut RrdError,
+    session: Option<&mut RrdSession>,
+    query: Option<&RrdAggregateQuery<'_>>,
+    out: Option<&mut MaybeUninit<Option<Box<RrdAggregation>>>>,
+    error: Option<&mut MaybeUninit<RrdError>>,
 ) -> i32 {
-    // SAFETY: promised by the caller.
-    unsafe {
-        guard(error, || {
-            let (tables, session) = (slice(tables, table_count)?, &mut get_mut(session)?.session);
-            let Some((first, others)) = tables.split_first() else {
-                return Err(Failure::internal("internal error: a query without a table"));
-            };
-            let handle = &get(*first)?.handle;
-            let mut partitions = Vec::with_capacity(others.len());
-            for other in others {
-                let other = &get(*other)?.handle;
-                partitions.push((other.table().clone(), AggregateQuery::read(other.format(), get(query)?)?));
-            }
-            let of_first = AggregateQuery::read(handle.format(), get(query)?)?;
-            let answer = of_first.run(handle.table(), &partitions, session)?;
-            let answer = RrdAggregation { answer, record_bytes: handle.record_bytes() };
-            *get_mut(out)? = Box::into_raw(Box::new(answer));
-            Ok(())
-        })
-    }
+    guard(error, || {
+        let session = &mut get(session)?.session;
+        // SAFETY: rule `arrays`: there are `table_count` handles.
+        let tables = unsafe { slice(tables, table_count)? };
+        let Some((first, others)) = tables.split_first() else {
+            return Err(Failure::internal("internal error: a query without a table"));
+        };
+        let handle = &get(*first)?.handle;
+        let mut partitions = Vec::with_capacity(others.len());
+        for other in others {
+            let other = &get(*other)?.handle;
+            // SAFETY: rule `arrays` for what the query points to.
+            let query = unsafe { AggregateQuery::read(other.format(), get(query)?)? };
+            partitions.push((other.table().clone(), query));
+        }
+        // SAFETY: rule `arrays` for what the query points to.
+        let of_first = unsafe { AggregateQuery::read(handle.format(), get(query)?)? };
+        let answer = of_first.run(handle.table(), &partitions, session)?;
+        let answer = RrdAggregation { answer, record_bytes: handle.record_bytes() };
+        put(out, Some(Box::new(answer)))
+    })
 }
 
 /// Goes to the next row of the answer and writes values of the grouping columns, which belong to the group, to their
 /// places in a record; `RRD_END` behind the last row.
 ///
 /// # Safety
-/// Pointers are null or valid.
+/// Rules `handles`, `answers` and `records` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_aggregate_next(answer: *mut RrdAggregation, record: *mut u8, error: *mut RrdError) -> i32 {
-    // SAFETY: promised by the caller.
-    unsafe {
-        guard(error, || {
-            let answer = get_mut(answer)?;
-            if !answer.answer.step() {
-                return Err(Failure::Outcome(abi::RRD_END));
-            }
-            answer.answer.put_groups(record_mut(record, answer.record_bytes)?)
-        })
-    }
+pub unsafe extern "C" fn rrd_aggregate_next(
+    answer: Option<&mut RrdAggregation>,
+    record: *mut u8,
+    error: Option<&mut MaybeUninit<RrdError>>,
+) -> i32 {
+    guard(error, || {
+        let answer = get(answer)?;
+        if !answer.answer.step() {
+            return Err(Failure::Outcome(abi::RRD_END));
+        }
+        // SAFETY: rule `records`: a buffer for a record of the table that was asked.
+        answer.answer.put_groups(unsafe { slice_mut(record, answer.record_bytes)? })
+    })
 }
 
 /// Makes the row with this number, from 0 on, the next one.
 ///
 /// # Safety
-/// `answer` is null or valid.
+/// Rules `handles` and `answers` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_aggregate_seek(answer: *mut RrdAggregation, row: usize, error: *mut RrdError) -> i32 {
-    // SAFETY: promised by the caller.
-    unsafe {
-        guard(error, || {
-            get_mut(answer)?.answer.seek(row);
-            Ok(())
-        })
-    }
+pub extern "C" fn rrd_aggregate_seek(
+    answer: Option<&mut RrdAggregation>,
+    row: usize,
+    error: Option<&mut MaybeUninit<RrdError>>,
+) -> i32 {
+    guard(error, || {
+        get(answer)?.answer.seek(row);
+        Ok(())
+    })
 }
 
 /// Of an answer with spans, once all its rows were read: drops row `i` where `kept[i]` is 0, and makes one of rows that
@@ -116,77 +118,68 @@ pub unsafe extern "C" fn rrd_aggregate_seek(answer: *mut RrdAggregation, row: us
 /// `is_one_row`: there is a row even of none.
 ///
 /// # Safety
-/// `answer` is null or valid, the others for as many bytes.
+/// Rules `handles`, `answers` and `arrays` of `abi.rs`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrd_aggregate_put_together(
-    answer: *mut RrdAggregation,
+    answer: Option<&mut RrdAggregation>,
     kept: *const u8,
     rows: usize,
     names: *const u8,
     names_bytes: usize,
     is_one_row: bool,
-    error: *mut RrdError,
+    error: Option<&mut MaybeUninit<RrdError>>,
 ) -> i32 {
-    // SAFETY: promised by the caller.
-    unsafe {
-        guard(error, || {
-            let verdicts = Verdicts { kept: slice(kept, rows)?, names: slice(names, names_bytes)?, is_one_row };
-            get_mut(answer)?.answer.put_together(&verdicts)
-        })
-    }
+    guard(error, || {
+        // SAFETY: rule `arrays`: there is a byte for each row.
+        let kept = unsafe { slice(kept, rows)? };
+        // SAFETY: rule `arrays`: there are `names_bytes` bytes.
+        let names = unsafe { slice(names, names_bytes)? };
+        let verdicts = Verdicts { kept, names, is_one_row };
+        get(answer)?.answer.put_together(&verdicts)
+    })
 }
 
 /// A count or a sum of the row.
 ///
 /// # Safety
-/// Pointers are null or valid.
+/// Rules `handles` and `answers` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_aggregate_value(
-    answer: *const RrdAggregation,
+pub extern "C" fn rrd_aggregate_value(
+    answer: Option<&RrdAggregation>,
     place: usize,
-    out: *mut RrdAggregateValue,
-    error: *mut RrdError,
+    out: Option<&mut MaybeUninit<RrdAggregateValue>>,
+    error: Option<&mut MaybeUninit<RrdError>>,
 ) -> i32 {
-    // SAFETY: promised by the caller.
-    unsafe {
-        guard(error, || {
-            *get_mut(out)? = get(answer)?.answer.value(place)?;
-            Ok(())
-        })
-    }
+    guard(error, || put(out, get(answer)?.answer.value(place)?))
 }
 
 /// Writes a minimum or maximum of the row to its column's place in a record; `RRD_NOT_FOUND` for NULL.
 ///
 /// # Safety
-/// Pointers are null or valid.
+/// Rules `handles`, `answers` and `records` of `abi.rs`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrd_aggregate_extreme(
-    answer: *const RrdAggregation,
+    answer: Option<&RrdAggregation>,
     place: usize,
     record: *mut u8,
-    error: *mut RrdError,
+    error: Option<&mut MaybeUninit<RrdError>>,
 ) -> i32 {
-    // SAFETY: promised by the caller.
-    unsafe {
-        guard(error, || {
-            let answer = get(answer)?;
-            match answer.answer.put_extreme(place, record_mut(record, answer.record_bytes)?)? {
-                true => Ok(()),
-                false => Err(Failure::Outcome(abi::RRD_NOT_FOUND)),
-            }
-        })
-    }
+    guard(error, || {
+        let answer = get(answer)?;
+        // SAFETY: rule `records`: a buffer for a record of the table that was asked.
+        let record = unsafe { slice_mut(record, answer.record_bytes)? };
+        match answer.answer.put_extreme(place, record)? {
+            true => Ok(()),
+            false => Err(Failure::Outcome(abi::RRD_NOT_FOUND)),
+        }
+    })
 }
 
 /// Frees the answer.
 ///
 /// # Safety
-/// `answer` is null or came from [`rrd_aggregate_run`] and is not used again.
+/// Rule `handles` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_aggregate_close(answer: *mut RrdAggregation) {
-    if !answer.is_null() {
-        // SAFETY: promised by the caller.
-        guard_close(|| drop(unsafe { Box::from_raw(answer) }));
-    }
+pub extern "C" fn rrd_aggregate_close(answer: Option<Box<RrdAggregation>>) {
+    guard_close(|| drop(answer));
 }

@@ -1,13 +1,14 @@
 //! C functions of the online backup: one fixes its moment, one makes its files.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::path::PathBuf;
 
 use rrd_store::Backup;
 
-use crate::abi::{RrdError, RrdProgressFn, RrdText};
+use crate::abi::{RrdError, RrdProgressFn, RrdText, progress_to};
 use crate::export_engine::{RrdEngine, os_string};
-use crate::guard::{get, get_mut, guard, guard_close};
+use crate::guard::{get, guard, guard_close, put};
 use crate::status::Failure;
 
 /// A backup whose moment is fixed.
@@ -38,64 +39,54 @@ const _: () = assert!(size_of::<RrdBackupReport>() == 40);
 /// `own_xids` is one that the server is just committing. The handle goes to `out`; give it to [`rrd_backup_finish`].
 ///
 /// # Safety
-/// Pointers are null or valid; texts are as long as they say.
+/// Rules `handles`, `answers` and `texts` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_backup_begin(
-    engine: *const RrdEngine,
-    folder: RrdText,
-    own_xids: RrdText,
-    out: *mut *mut RrdBackup,
-    error: *mut RrdError,
+pub extern "C" fn rrd_backup_begin(
+    engine: Option<&RrdEngine>,
+    folder: RrdText<'_>,
+    own_xids: RrdText<'_>,
+    out: Option<&mut MaybeUninit<Option<Box<RrdBackup>>>>,
+    error: Option<&mut MaybeUninit<RrdError>>,
 ) -> i32 {
-    // SAFETY: promised by the caller, in the whole body.
-    unsafe {
-        guard(error, || {
-            let out = get_mut(out)?;
-            let folder = folder.bytes().ok_or_else(|| Failure::internal("a backup without a folder"))?;
-            let own = own_xids.bytes().unwrap_or(&[]);
-            let is_own = |xid: &[u8]| !own.is_empty() && xid.starts_with(own);
-            let backup = get(engine)?.engine.begin_backup(&PathBuf::from(os_string(folder)), &is_own)?;
-            *out = Box::into_raw(Box::new(RrdBackup { backup }));
-            Ok(())
-        })
-    }
+    guard(error, || {
+        let out = get(out)?;
+        let folder = folder.bytes().ok_or_else(|| Failure::internal("a backup without a folder"))?;
+        let own = own_xids.bytes().unwrap_or(&[]);
+        let is_own = |xid: &[u8]| !own.is_empty() && xid.starts_with(own);
+        let backup = get(engine)?.engine.begin_backup(&PathBuf::from(os_string(folder)), &is_own)?;
+        out.write(Some(Box::new(RrdBackup { backup })));
+        Ok(())
+    })
 }
 
 /// Makes the backup whole, or removes what was made of it, and frees the handle.
 ///
 /// # Safety
-/// `backup` is null or came from [`rrd_backup_begin`] and is not used again; the other pointers are null or valid;
-/// `progress` may be called with `context`.
+/// Rules `handles`, `answers` and `callbacks` of `abi.rs`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrd_backup_finish(
-    backup: *mut RrdBackup,
+    backup: Option<Box<RrdBackup>>,
     progress: RrdProgressFn,
     context: *mut c_void,
-    out: *mut RrdBackupReport,
-    error: *mut RrdError,
+    out: Option<&mut MaybeUninit<RrdBackupReport>>,
+    error: Option<&mut MaybeUninit<RrdError>>,
 ) -> i32 {
-    if backup.is_null() {
-        return crate::abi::RRD_OK;
-    }
+    let Some(handle) = backup else { return crate::abi::RRD_OK };
     let mut status = crate::abi::RRD_OK;
     guard_close(|| {
-        // SAFETY: promised by the caller.
-        let handle = unsafe { Box::from_raw(backup) };
-        // SAFETY: as above.
-        status = unsafe {
-            guard(error, || {
-                let mut go_on = |done, total| progress.is_none_or(|f| f(context, done, total) == 0);
-                let report = handle.backup.finish(&mut go_on)?;
-                *get_mut(out)? = RrdBackupReport {
-                    tables: report.tables,
-                    segments: report.segments,
-                    linked_bytes: report.linked_bytes,
-                    copied_bytes: report.copied_bytes + report.log_bytes,
-                    last_commit: report.last_seq,
-                };
-                Ok(())
-            })
-        };
+        status = guard(error, || {
+            // SAFETY: rule `callbacks`; it is used before the call ends.
+            let mut go_on = unsafe { progress_to(progress, context) };
+            let report = handle.backup.finish(&mut go_on)?;
+            let report = RrdBackupReport {
+                tables: report.tables,
+                segments: report.segments,
+                linked_bytes: report.linked_bytes,
+                copied_bytes: report.copied_bytes + report.log_bytes,
+                last_commit: report.last_seq,
+            };
+            put(out, report)
+        });
     });
     status
 }

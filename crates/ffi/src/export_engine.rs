@@ -1,6 +1,7 @@
 //! C functions of the engine as a whole: opening, settings, and the tables' names.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,10 +9,10 @@ use rrd_store::engine::TEMPORARY_PREFIX;
 use rrd_store::fs::os::OsFs;
 use rrd_store::{Config, Engine, FlushLog};
 
-use crate::abi::{RrdConfig, RrdError, RrdPauseFn, RrdTableDefinition, RrdText, RrdTextFn};
+use crate::abi::{RrdConfig, RrdError, RrdPauseFn, RrdTableDefinition, RrdText, RrdTextFn, texts_to};
 use crate::connections::Connections;
 use crate::definition::{Definition, read_text};
-use crate::guard::{get, guard, guard_close};
+use crate::guard::{get, guard, guard_close, guard_value};
 use crate::lock_waits::Formats;
 use crate::status::{Failure, Outcome};
 
@@ -37,11 +38,11 @@ fn bytes(count: u64) -> usize {
 /// From now on long waits are told to `pause`, on the threads that wait; a second call changes nothing.
 ///
 /// # Safety
-/// `pause` is null or a function that any thread may call until the process ends.
+/// `pause` is null, or any thread may call it until the process ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrd_report_pauses(pause: RrdPauseFn) {
     if let Some(pause) = pause {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller lets any thread call it until the process ends.
         guard_close(|| rrd_store::pause::report_to(Box::new(move |begins| unsafe { pause(begins) })));
     }
 }
@@ -49,30 +50,26 @@ pub unsafe extern "C" fn rrd_report_pauses(pause: RrdPauseFn) {
 /// Opens the data folder, made if missing. The handle goes to `out`; close it with [`rrd_engine_close`].
 ///
 /// # Safety
-/// Pointers are null or valid; texts are as long as they say.
+/// Rules `handles`, `answers`, `arrays` and `texts` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_engine_open(
-    config: *const RrdConfig,
-    out: *mut *mut RrdEngine,
-    error: *mut RrdError,
+pub extern "C" fn rrd_engine_open(
+    config: Option<&RrdConfig<'_>>,
+    out: Option<&mut MaybeUninit<Option<Box<RrdEngine>>>>,
+    error: Option<&mut MaybeUninit<RrdError>>,
 ) -> i32 {
-    // SAFETY: promised by the caller, in the whole body.
-    unsafe {
-        guard(error, || {
-            let config = get(config)?;
-            let out = crate::guard::get_mut(out)?;
-            let directory = config.directory.bytes().ok_or_else(|| Failure::internal("no data folder"))?;
-            let mut settings = Config::new(PathBuf::from(os_string(directory)));
-            settings.memtable_bytes = bytes(config.memtable_bytes);
-            settings.cache_bytes = bytes(config.cache_bytes);
-            settings.flush_log = flush_log(config.flush_log);
-            let engine = Engine::open(settings, Arc::new(OsFs))?;
-            drop_temporary_tables(&engine)?;
-            *out =
-                Box::into_raw(Box::new(RrdEngine { engine, connections: Arc::default(), formats: Formats::default() }));
-            Ok(())
-        })
-    }
+    guard(error, || {
+        let config = get(config)?;
+        let out = get(out)?;
+        let directory = config.directory.bytes().ok_or_else(|| Failure::internal("no data folder"))?;
+        let mut settings = Config::new(PathBuf::from(os_string(directory)));
+        settings.memtable_bytes = bytes(config.memtable_bytes);
+        settings.cache_bytes = bytes(config.cache_bytes);
+        settings.flush_log = flush_log(config.flush_log);
+        let engine = Engine::open(settings, Arc::new(OsFs))?;
+        drop_temporary_tables(&engine)?;
+        out.write(Some(Box::new(RrdEngine { engine, connections: Arc::default(), formats: Formats::default() })));
+        Ok(())
+    })
 }
 
 pub(crate) fn os_string(bytes: &[u8]) -> std::ffi::OsString {
@@ -91,220 +88,190 @@ fn drop_temporary_tables(engine: &Engine) -> Outcome<()> {
 /// Makes everything durable, stops the threads and frees the handle; tables and sessions must be closed.
 ///
 /// # Safety
-/// `engine` is null or came from [`rrd_engine_open`] and is not used again.
+/// Rules `handles` and `answers` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_engine_close(engine: *mut RrdEngine, error: *mut RrdError) -> i32 {
-    if engine.is_null() {
-        return crate::abi::RRD_OK;
-    }
+pub extern "C" fn rrd_engine_close(engine: Option<Box<RrdEngine>>, error: Option<&mut MaybeUninit<RrdError>>) -> i32 {
+    let Some(handle) = engine else { return crate::abi::RRD_OK };
     let mut status = crate::abi::RRD_OK;
-    guard_close(|| {
-        // SAFETY: promised by the caller.
-        let handle = unsafe { Box::from_raw(engine) };
-        // SAFETY: as above.
-        status = unsafe { guard(error, || Ok(handle.engine.close()?)) };
-    });
+    guard_close(|| status = guard(error, || Ok(handle.engine.close()?)));
     status
 }
 
 /// Sets `rrd_flush_log_at_trx_commit`.
 ///
 /// # Safety
-/// `engine` is null or valid.
+/// Rule `handles` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_engine_set_flush_log(engine: *const RrdEngine, mode: u32) {
-    // SAFETY: promised by the caller.
-    let _ = unsafe {
-        guard(std::ptr::null_mut(), || {
-            get(engine)?.engine.set_flush_log(flush_log(mode));
-            Ok(())
-        })
-    };
+pub extern "C" fn rrd_engine_set_flush_log(engine: Option<&RrdEngine>, mode: u32) {
+    guard_value((), || {
+        get(engine)?.engine.set_flush_log(flush_log(mode));
+        Ok(())
+    });
 }
 
 /// Sets `rrd_memtable_size`.
 ///
 /// # Safety
-/// `engine` is null or valid.
+/// Rule `handles` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_engine_set_memtable_bytes(engine: *const RrdEngine, count: u64) {
-    // SAFETY: promised by the caller.
-    let _ = unsafe {
-        guard(std::ptr::null_mut(), || {
-            get(engine)?.engine.set_memtable_bytes(bytes(count));
-            Ok(())
-        })
-    };
+pub extern "C" fn rrd_engine_set_memtable_bytes(engine: Option<&RrdEngine>, count: u64) {
+    guard_value((), || {
+        get(engine)?.engine.set_memtable_bytes(bytes(count));
+        Ok(())
+    });
 }
 
 /// Sets `rrd_cache_size`.
 ///
 /// # Safety
-/// `engine` is null or valid.
+/// Rule `handles` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_engine_set_cache_bytes(engine: *const RrdEngine, count: u64) {
-    // SAFETY: promised by the caller.
-    let _ = unsafe {
-        guard(std::ptr::null_mut(), || {
-            get(engine)?.engine.set_cache_bytes(bytes(count));
-            Ok(())
-        })
-    };
+pub extern "C" fn rrd_engine_set_cache_bytes(engine: Option<&RrdEngine>, count: u64) {
+    guard_value((), || {
+        get(engine)?.engine.set_cache_bytes(bytes(count));
+        Ok(())
+    });
 }
 
 /// Sets `rrd_lock_memory_size`. Before the first call row locks have no limit.
 ///
 /// # Safety
-/// `engine` is null or valid.
+/// Rule `handles` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_engine_set_lock_bytes(engine: *const RrdEngine, count: u64) {
-    // SAFETY: promised by the caller.
-    let _ = unsafe {
-        guard(std::ptr::null_mut(), || {
-            get(engine)?.engine.set_lock_bytes(count);
-            Ok(())
-        })
-    };
+pub extern "C" fn rrd_engine_set_lock_bytes(engine: Option<&RrdEngine>, count: u64) {
+    guard_value((), || {
+        get(engine)?.engine.set_lock_bytes(count);
+        Ok(())
+    });
 }
 
 /// Makes a session that waits for a row lock look at once whether its statement was killed; from any thread.
 ///
 /// # Safety
-/// `engine` is null or valid.
+/// Rule `handles` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_engine_wake(engine: *const RrdEngine, session_id: u64) {
-    // SAFETY: promised by the caller.
-    let _ = unsafe {
-        guard(std::ptr::null_mut(), || {
-            get(engine)?.engine.wake(session_id);
-            Ok(())
-        })
-    };
+pub extern "C" fn rrd_engine_wake(engine: Option<&RrdEngine>, session_id: u64) {
+    guard_value((), || {
+        get(engine)?.engine.wake(session_id);
+        Ok(())
+    });
 }
 
 /// Makes a table. The definition's options are read and checked here.
 ///
 /// # Safety
-/// Pointers are null or valid, in the definition too.
+/// Rules `handles`, `answers`, `arrays`, `texts` and `collations` of `abi.rs`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrd_table_create(
-    engine: *const RrdEngine,
-    name: RrdText,
-    definition: *const RrdTableDefinition,
-    error: *mut RrdError,
+    engine: Option<&RrdEngine>,
+    name: RrdText<'_>,
+    definition: Option<&RrdTableDefinition<'_>>,
+    error: Option<&mut MaybeUninit<RrdError>>,
 ) -> i32 {
-    // SAFETY: promised by the caller.
-    unsafe {
-        guard(error, || {
-            let definition = Definition::read(get(definition)?)?;
-            let schema = definition.new_schema()?;
-            definition.check_guess(&schema)?;
-            Ok(get(engine)?.engine.create_table(&read_text(name), schema)?)
-        })
-    }
+    guard(error, || {
+        // SAFETY: rule `arrays` for what the definition points to.
+        let definition = unsafe { Definition::read(get(definition)?)? };
+        let schema = definition.new_schema()?;
+        definition.check_guess(&schema)?;
+        Ok(get(engine)?.engine.create_table(&read_text(name), schema)?)
+    })
 }
 
 /// Removes a table: `with_prepared` also one that prepared transactions have written to, whose writes to it are lost.
 ///
 /// # Safety
-/// Pointers are null or valid.
+/// Rules `handles`, `answers` and `texts` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_table_drop(
-    engine: *const RrdEngine,
-    name: RrdText,
+pub extern "C" fn rrd_table_drop(
+    engine: Option<&RrdEngine>,
+    name: RrdText<'_>,
     with_prepared: bool,
-    error: *mut RrdError,
+    error: Option<&mut MaybeUninit<RrdError>>,
 ) -> i32 {
-    // SAFETY: promised by the caller.
-    unsafe {
-        guard(error, || {
-            let (engine, name) = (&get(engine)?.engine, read_text(name));
-            match with_prepared {
-                true => engine.drop_table_with_prepared(&name)?,
-                false => engine.drop_table(&name)?,
-            }
-            Ok(())
-        })
-    }
+    guard(error, || {
+        let (engine, name) = (&get(engine)?.engine, read_text(name));
+        match with_prepared {
+            true => engine.drop_table_with_prepared(&name)?,
+            false => engine.drop_table(&name)?,
+        }
+        Ok(())
+    })
 }
 
 /// Calls `table` with the name ("database/table") of each table that the server has no definition of.
 ///
 /// # Safety
-/// Pointers are null or valid; `table` may be called with `context`.
+/// Rules `handles`, `answers` and `callbacks` of `abi.rs`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrd_tables_without_definition(
-    engine: *const RrdEngine,
+    engine: Option<&RrdEngine>,
     table: RrdTextFn,
     context: *mut c_void,
-    error: *mut RrdError,
+    error: Option<&mut MaybeUninit<RrdError>>,
 ) -> i32 {
-    // SAFETY: promised by the caller.
-    unsafe {
-        guard(error, || {
-            for name in get(engine)?.engine.tables_without_definition() {
-                if let Some(table) = table {
-                    table(context, name.as_ptr().cast(), name.len());
-                }
-            }
-            Ok(())
-        })
-    }
+    guard(error, || {
+        // SAFETY: rule `callbacks`; it is used before the call ends.
+        let mut tell = unsafe { texts_to(table, context) };
+        get(engine)?.engine.tables_without_definition().iter().for_each(|name| tell(name.as_bytes()));
+        Ok(())
+    })
 }
 
 /// Removes the partitions of a table that the server has no definition of; `RRD_NO_SUCH_TABLE` if there are none.
 ///
 /// # Safety
-/// Pointers are null or valid.
+/// Rules `handles`, `answers` and `texts` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_table_drop_without_definition(
-    engine: *const RrdEngine,
-    name: RrdText,
-    error: *mut RrdError,
+pub extern "C" fn rrd_table_drop_without_definition(
+    engine: Option<&RrdEngine>,
+    name: RrdText<'_>,
+    error: Option<&mut MaybeUninit<RrdError>>,
 ) -> i32 {
-    // SAFETY: promised by the caller.
-    unsafe { guard(error, || Ok(get(engine)?.engine.drop_without_definition(&read_text(name))?)) }
+    guard(error, || Ok(get(engine)?.engine.drop_without_definition(&read_text(name))?))
 }
 
 /// Renames a table.
 ///
 /// # Safety
-/// Pointers are null or valid.
+/// Rules `handles`, `answers` and `texts` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_table_rename(
-    engine: *const RrdEngine,
-    from: RrdText,
-    to: RrdText,
-    error: *mut RrdError,
+pub extern "C" fn rrd_table_rename(
+    engine: Option<&RrdEngine>,
+    from: RrdText<'_>,
+    to: RrdText<'_>,
+    error: Option<&mut MaybeUninit<RrdError>>,
 ) -> i32 {
-    // SAFETY: promised by the caller.
-    unsafe { guard(error, || Ok(get(engine)?.engine.rename_table(&read_text(from), &read_text(to))?)) }
+    guard(error, || Ok(get(engine)?.engine.rename_table(&read_text(from), &read_text(to))?))
 }
 
 /// Removes all rows of a table.
 ///
 /// # Safety
-/// Pointers are null or valid.
+/// Rules `handles`, `answers` and `texts` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_table_truncate(engine: *const RrdEngine, name: RrdText, error: *mut RrdError) -> i32 {
-    // SAFETY: promised by the caller.
-    unsafe { guard(error, || Ok(get(engine)?.engine.truncate_table(&read_text(name))?)) }
+pub extern "C" fn rrd_table_truncate(
+    engine: Option<&RrdEngine>,
+    name: RrdText<'_>,
+    error: Option<&mut MaybeUninit<RrdError>>,
+) -> i32 {
+    guard(error, || Ok(get(engine)?.engine.truncate_table(&read_text(name))?))
 }
 
 /// Removes all tables of a database; `prefix` is its name with a slash.
 ///
 /// # Safety
-/// Pointers are null or valid.
+/// Rules `handles`, `answers` and `texts` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_database_drop(engine: *const RrdEngine, prefix: RrdText, error: *mut RrdError) -> i32 {
-    // SAFETY: promised by the caller.
-    unsafe {
-        guard(error, || {
-            let (engine, prefix) = (&get(engine)?.engine, read_text(prefix));
-            for name in engine.table_names().iter().filter(|name| name.starts_with(&prefix)) {
-                engine.drop_table(name)?;
-            }
-            Ok(())
-        })
-    }
+pub extern "C" fn rrd_database_drop(
+    engine: Option<&RrdEngine>,
+    prefix: RrdText<'_>,
+    error: Option<&mut MaybeUninit<RrdError>>,
+) -> i32 {
+    guard(error, || {
+        let (engine, prefix) = (&get(engine)?.engine, read_text(prefix));
+        for name in engine.table_names().iter().filter(|name| name.starts_with(&prefix)) {
+            engine.drop_table(name)?;
+        }
+        Ok(())
+    })
 }

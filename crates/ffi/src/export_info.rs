@@ -1,11 +1,12 @@
 //! C functions for whoever looks after a server: INFORMATION_SCHEMA, status, messages for the error log.
 
 use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use crate::abi::{RrdCounterFn, RrdError, RrdText, RrdTextFn};
+use crate::abi::{RrdCounterFn, RrdError, RrdText, RrdTextFn, texts_to};
 use crate::export_engine::RrdEngine;
-use crate::guard::{get, guard};
+use crate::guard::{get, guard, guard_value, put};
 use crate::info::{self, COLUMNS, Cell, InfoColumn, Kind, LOCK_WAITS, Listener, SEGMENTS, TABLES, TIERS};
 use crate::lock_waits::wait_rows;
 use crate::log::{self, Severity};
@@ -66,11 +67,11 @@ pub struct RrdInfoColumn {
 
 /// A value; its text lives until the call of `row` returns.
 #[repr(C)]
-pub struct RrdCell {
+pub struct RrdCell<'a> {
     /// A number.
     pub number: u64,
     /// A text.
-    pub text: RrdText,
+    pub text: RrdText<'a>,
     /// Which of them.
     pub kind: RrdCellKind,
     /// Fraction digits of a timestamp.
@@ -117,9 +118,9 @@ const _: () = {
 /// Describes the `number`-th column of a view; false behind the last one.
 ///
 /// # Safety
-/// `out` is valid.
+/// Rule `answers` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_info_column(view: RrdView, number: usize, out: *mut RrdInfoColumn) -> bool {
+pub extern "C" fn rrd_info_column(view: RrdView, number: usize, out: Option<&mut MaybeUninit<RrdInfoColumn>>) -> bool {
     let described = match view {
         RRD_VIEW_TABLES => describe(TABLES, number),
         RRD_VIEW_SEGMENTS => describe(SEGMENTS, number),
@@ -127,14 +128,7 @@ pub unsafe extern "C" fn rrd_info_column(view: RrdView, number: usize, out: *mut
         RRD_VIEW_LOCK_WAITS => describe(LOCK_WAITS, number),
         _ => describe(COLUMNS, number),
     };
-    // SAFETY: promised by the caller.
-    match (described, unsafe { out.as_mut() }) {
-        (Some(described), Some(out)) => {
-            *out = described;
-            true
-        }
-        _ => false,
-    }
+    described.is_some_and(|described| put(out, described).is_ok())
 }
 
 fn describe<R>(columns: &[InfoColumn<R>], number: usize) -> Option<RrdInfoColumn> {
@@ -150,56 +144,51 @@ fn describe<R>(columns: &[InfoColumn<R>], number: usize) -> Option<RrdInfoColumn
 /// Reads a view. Costly columns are NULL unless `wants_costly`.
 ///
 /// # Safety
-/// Pointers are null or valid; the reader's functions may be called with its context.
+/// Rules `handles`, `answers`, `arrays` and `callbacks` of `abi.rs`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrd_info_read(
-    engine: *const RrdEngine,
+    engine: Option<&RrdEngine>,
     view: RrdView,
     wants_costly: bool,
-    reader: *const RrdInfoReader,
-    error: *mut RrdError,
+    reader: Option<&RrdInfoReader>,
+    error: Option<&mut MaybeUninit<RrdError>>,
 ) -> i32 {
-    // SAFETY: promised by the caller.
-    unsafe {
-        guard(error, || {
-            let reader = Reader::new(*get(reader)?)?;
-            let of_server = get(engine)?;
-            let engine = &of_server.engine;
-            let waits = if view == RRD_VIEW_LOCK_WAITS { engine.lock_waits() } else { Vec::new() };
-            for table in info::tables(engine, |_| true) {
-                if view == RRD_VIEW_LOCK_WAITS && !waits.iter().any(|wait| Arc::ptr_eq(&wait.table, &table)) {
-                    continue;
-                }
-                if reader.is_killed() {
-                    break;
-                }
-                if !reader.wants(&table.name()) {
-                    continue;
-                }
-                let mut listener = Listener { problem: &mut |text| reader.tell(&text), stop: &|| reader.is_killed() };
-                let go_on = match view {
-                    RRD_VIEW_TABLES => reader.give(TABLES, &[info::table_row(engine, &table, wants_costly)]),
-                    RRD_VIEW_LOCK_WAITS => {
-                        let rows = wait_rows(&waits, &table, &of_server.connections, &of_server.formats);
-                        reader.give(LOCK_WAITS, &rows)
-                    }
-                    RRD_VIEW_TIERS => reader.give(TIERS, &info::tier_rows(&table, wants_costly)),
-                    RRD_VIEW_SEGMENTS => {
-                        reader.give(SEGMENTS, &info::segment_rows(&table, wants_costly, &mut listener))
-                    }
-                    _ => reader.give(COLUMNS, &info::column_rows(&table, wants_costly, &mut listener)),
-                };
-                if !go_on {
-                    break;
-                }
+    guard(error, || {
+        // SAFETY: rule `callbacks`; it is used before the call ends.
+        let reader = unsafe { Reader::new(*get(reader)?)? };
+        let of_server = get(engine)?;
+        let engine = &of_server.engine;
+        let waits = if view == RRD_VIEW_LOCK_WAITS { engine.lock_waits() } else { Vec::new() };
+        for table in info::tables(engine, |_| true) {
+            if view == RRD_VIEW_LOCK_WAITS && !waits.iter().any(|wait| Arc::ptr_eq(&wait.table, &table)) {
+                continue;
             }
-            Ok(())
-        })
-    }
+            if reader.is_killed() {
+                break;
+            }
+            if !reader.wants(&table.name()) {
+                continue;
+            }
+            let mut listener = Listener { problem: &mut |text| reader.tell(&text), stop: &|| reader.is_killed() };
+            let go_on = match view {
+                RRD_VIEW_TABLES => reader.give(TABLES, &[info::table_row(engine, &table, wants_costly)]),
+                RRD_VIEW_LOCK_WAITS => {
+                    let rows = wait_rows(&waits, &table, &of_server.connections, &of_server.formats);
+                    reader.give(LOCK_WAITS, &rows)
+                }
+                RRD_VIEW_TIERS => reader.give(TIERS, &info::tier_rows(&table, wants_costly)),
+                RRD_VIEW_SEGMENTS => reader.give(SEGMENTS, &info::segment_rows(&table, wants_costly, &mut listener)),
+                _ => reader.give(COLUMNS, &info::column_rows(&table, wants_costly, &mut listener)),
+            };
+            if !go_on {
+                break;
+            }
+        }
+        Ok(())
+    })
 }
 
-/// A reader whose functions are there. They are called only within [`rrd_info_read`], whose caller promises that
-/// they may be.
+/// A reader whose functions are there, and may be called as long as it lives.
 struct Reader {
     context: *mut c_void,
     wanted: unsafe extern "C" fn(*mut c_void, *const c_char, usize) -> bool,
@@ -209,7 +198,9 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(raw: RrdInfoReader) -> Outcome<Reader> {
+    /// # Safety
+    /// The rule `callbacks` for each function; the reader is gone when the call ends.
+    unsafe fn new(raw: RrdInfoReader) -> Outcome<Reader> {
         let RrdInfoReader { context, wanted, row, problem, killed } = raw;
         match (wanted, row, problem, killed) {
             (Some(wanted), Some(row), Some(problem), Some(killed)) => {
@@ -220,17 +211,18 @@ impl Reader {
     }
 
     fn wants(&self, name: &str) -> bool {
-        // SAFETY: see the struct.
+        // SAFETY: `Reader::new` was promised that it may be called, on this thread as a reader cannot leave it. The name lives until it
+        // returns.
         unsafe { (self.wanted)(self.context, name.as_ptr().cast(), name.len()) }
     }
 
     fn tell(&self, text: &str) {
-        // SAFETY: see the struct.
+        // SAFETY: as in `wants`, for this function and text.
         unsafe { (self.problem)(self.context, text.as_ptr().cast(), text.len()) }
     }
 
     fn is_killed(&self) -> bool {
-        // SAFETY: see the struct.
+        // SAFETY: as in `wants`, for this function.
         unsafe { (self.killed)(self.context) }
     }
 
@@ -239,19 +231,19 @@ impl Reader {
         rows.iter().all(|row| {
             let cells = info::cells(columns, row);
             let raw: Vec<RrdCell> = cells.iter().map(raw_cell).collect();
-            // SAFETY: see the struct.
+            // SAFETY: as in `wants`, for this function; the cells, and the texts in `cells` that they point to, live until it returns.
             !unsafe { (self.row)(self.context, raw.as_ptr(), raw.len()) }
         })
     }
 }
 
-fn raw_cell(cell: &Cell) -> RrdCell {
-    let none = RrdText { data: std::ptr::null(), length: 0 };
+fn raw_cell(cell: &Cell) -> RrdCell<'_> {
+    let none = RrdText::NONE;
     let (kind, number, text, digits) = match cell {
         Cell::Null => (RRD_CELL_NULL, 0, none, 0),
         Cell::Unsigned(number) => (RRD_CELL_UNSIGNED, *number, none, 0),
         Cell::Double(value) => (RRD_CELL_DOUBLE, value.to_bits(), none, 0),
-        Cell::Text(text) => (RRD_CELL_TEXT, 0, RrdText { data: text.as_ptr().cast(), length: text.len() }, 0),
+        Cell::Text(text) => (RRD_CELL_TEXT, 0, RrdText::of(text), 0),
         Cell::Timestamp(micros, digits) => (RRD_CELL_TIMESTAMP, *micros, none, *digits),
     };
     RrdCell { number, text, kind, digits, reserved: [0; 6] }
@@ -260,45 +252,41 @@ fn raw_cell(cell: &Cell) -> RrdCell {
 /// Calls `counter` with each status variable.
 ///
 /// # Safety
-/// `engine` is null or valid; `counter` may be called with `context`.
+/// Rules `handles` and `callbacks` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_engine_counters(engine: *const RrdEngine, counter: RrdCounterFn, context: *mut c_void) {
-    // SAFETY: promised by the caller.
-    let _ = unsafe {
-        guard(std::ptr::null_mut(), || {
-            let Some(counter) = counter else { return Ok(()) };
-            for (name, value) in get(engine)?.engine.counters() {
-                counter(context, name.as_ptr().cast(), name.len(), value);
-            }
-            Ok(())
-        })
-    };
+pub unsafe extern "C" fn rrd_engine_counters(engine: Option<&RrdEngine>, counter: RrdCounterFn, context: *mut c_void) {
+    guard_value((), || {
+        let Some(counter) = counter else { return Ok(()) };
+        for (name, value) in get(engine)?.engine.counters() {
+            // SAFETY: rule `callbacks`; the name lives until it returns.
+            unsafe { counter(context, name.as_ptr().cast(), name.len(), value) };
+        }
+        Ok(())
+    });
 }
 
 /// Calls `text` once with the report of SHOW ENGINE RRD STATUS. Works on an engine that stopped, too.
 ///
 /// # Safety
-/// `engine` is null or valid; `text` may be called with `context`.
+/// Rules `handles` and `callbacks` of `abi.rs`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrd_engine_report(engine: *const RrdEngine, text: RrdTextFn, context: *mut c_void) {
+pub unsafe extern "C" fn rrd_engine_report(engine: Option<&RrdEngine>, text: RrdTextFn, context: *mut c_void) {
     let mut report = String::new();
     crate::guard::guard_close(|| {
-        // SAFETY: promised by the caller.
-        if let Some(handle) = unsafe { engine.as_ref() } {
+        if let Some(handle) = engine {
             report = status_text::report(&handle.engine, &handle.connections);
         }
     });
-    if let Some(text) = text {
-        // SAFETY: promised by the caller.
-        unsafe { text(context, report.as_ptr().cast(), report.len()) };
-    }
+    // SAFETY: rule `callbacks`; it is used before the call ends.
+    let mut tell = unsafe { texts_to(text, context) };
+    tell(report.as_bytes());
 }
 
 /// From now on messages of the engine go to `log`; to nobody with null. When it returns nobody is in the function
 /// that was given before.
 ///
 /// # Safety
-/// `log` is null or may be called by any thread until the next call of this function.
+/// `log` is null, or any thread may call it until this function returns from a call with another one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrd_log_to(log: RrdLogFn) {
     crate::guard::guard_close(|| match log {
@@ -309,7 +297,8 @@ pub unsafe extern "C" fn rrd_log_to(log: RrdLogFn) {
                 Severity::Warning => RRD_SEVERITY_WARNING,
                 Severity::Note => RRD_SEVERITY_NOTE,
             };
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller lets any thread call it until it gives another one; `log::connect` and `log::disconnect` return when
+            // nobody is in this closure. The line lives until it returns.
             unsafe { write(severity, line.as_ptr().cast(), line.len()) };
         })),
     });

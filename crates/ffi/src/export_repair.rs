@@ -1,11 +1,12 @@
 //! The C function of REPAIR TABLE, and how it says what was lost.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 
 use rrd_store::Repaired;
 use rrd_store::segment::Loss;
 
-use crate::abi::{RrdError, RrdProgressFn, RrdTextFn};
+use crate::abi::{RrdError, RrdProgressFn, RrdTextFn, progress_to, texts_to};
 use crate::export_table::RrdTable;
 use crate::guard::{get, guard};
 use crate::key_text::utc;
@@ -15,29 +16,25 @@ use crate::table::TableHandle;
 /// with each line of what was done and lost, and not at all when the table was sound. Nobody else may use the table.
 ///
 /// # Safety
-/// Pointers are null or valid; the functions may be called with `context`.
+/// Rules `handles`, `answers` and `callbacks` of `abi.rs`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrd_table_repair(
-    table: *const RrdTable,
+    table: Option<&RrdTable>,
     progress: RrdProgressFn,
     told: RrdTextFn,
     context: *mut c_void,
-    error: *mut RrdError,
+    error: Option<&mut MaybeUninit<RrdError>>,
 ) -> i32 {
-    // SAFETY: promised by the caller.
-    unsafe {
-        guard(error, || {
-            let handle = &get(table)?.handle;
-            let mut go_on = |done, total| progress.is_none_or(|f| f(context, done, total) == 0);
-            let repaired = handle.engine().repair_table(handle.table(), &mut go_on)?;
-            for line in lines(handle, &repaired) {
-                if let Some(told) = told {
-                    told(context, line.as_ptr().cast(), line.len());
-                }
-            }
-            Ok(())
-        })
-    }
+    guard(error, || {
+        let handle = &get(table)?.handle;
+        // SAFETY: rule `callbacks`; it is used before the call ends.
+        let mut go_on = unsafe { progress_to(progress, context) };
+        let repaired = handle.engine().repair_table(handle.table(), &mut go_on)?;
+        // SAFETY: rule `callbacks`; it is used before the call ends.
+        let mut tell = unsafe { texts_to(told, context) };
+        lines(handle, &repaired).iter().for_each(|line| tell(line.as_bytes()));
+        Ok(())
+    })
 }
 
 fn lines(handle: &TableHandle, repaired: &Repaired) -> Vec<String> {

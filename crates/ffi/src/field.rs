@@ -67,7 +67,7 @@ pub enum Value<'a> {
 
 impl Codec {
     /// The codec of a field.
-    pub fn of(field: &RrdField) -> Outcome<Codec> {
+    pub fn of(field: &RrdField<'_>) -> Outcome<Codec> {
         let width = field.pack_length;
         let codec = match field.kind {
             abi::RRD_KIND_INTEGER if (1..=8).contains(&width) => {
@@ -131,12 +131,27 @@ impl Codec {
         }
     }
 
-    /// The value at the start of `at`.
+    /// The value at the start of `at`, which is part of a record.
     ///
     /// # Safety
-    /// For blobs: the pointer in the record must be valid for its length, for as long as the value is used.
+    /// For blobs: the pointer in the record is null or valid for its length, as the rule `records` of `abi.rs` says, and the value is
+    /// not used after the call that has the record.
     #[inline]
     pub unsafe fn read(self, at: &[u8]) -> Value<'_> {
+        let Codec::Blob { length_bytes } = self else { return self.read_in_place(at) };
+        let length = read_le(at, length_bytes) as usize;
+        let pointer = read_le(&at[usize::from(length_bytes)..], 8) as usize as *const u8;
+        if length == 0 || pointer.is_null() {
+            return Value::Bytes(&[]);
+        }
+        // SAFETY: the pointer is not null, and the length is of 4 bytes at most, so less than `isize::MAX`. By the rule `records` there
+        // are as many bytes, which nobody changes before the call ends.
+        Value::Bytes(unsafe { std::slice::from_raw_parts(pointer, length) })
+    }
+
+    /// The value at the start of `at`; of a blob, whose bytes are elsewhere, none.
+    #[inline]
+    pub fn read_in_place(self, at: &[u8]) -> Value<'_> {
         match self {
             Codec::Integer { width, flip } => Value::Int(read_le(at, width) ^ flip),
             Codec::BigEndian { width } => Value::Int(read_be(at, width)),
@@ -150,15 +165,7 @@ impl Codec {
                 let start = usize::from(length_bytes);
                 Value::Bytes(&at[start..start + length])
             }
-            Codec::Blob { length_bytes } => {
-                let length = read_le(at, length_bytes) as usize;
-                let pointer = read_le(&at[usize::from(length_bytes)..], 8) as usize as *const u8;
-                if length == 0 || pointer.is_null() {
-                    return Value::Bytes(&[]);
-                }
-                // SAFETY: promised by the caller.
-                Value::Bytes(unsafe { std::slice::from_raw_parts(pointer, length) })
-            }
+            Codec::Blob { .. } => Value::Bytes(&[]),
         }
     }
 
@@ -294,7 +301,7 @@ mod tests {
             let codec = Codec::Integer { width, flip: 1 << (8 * width - 1) };
             let lane = |v: i64| {
                 let record = v.to_le_bytes();
-                match unsafe { codec.read(&record) } {
+                match codec.read_in_place(&record) {
                     Value::Int(lane) => lane,
                     other => panic!("{other:?}"),
                 }
@@ -316,7 +323,7 @@ mod tests {
     fn padding_is_cut_and_put_back() {
         let codec = Codec::Fixed { length: 6, pad: [0, b' ', 0, 0], pad_length: 2 };
         let record = [0, b'a', 0, b' ', 0, b' '];
-        assert_eq!(unsafe { codec.read(&record) }, Value::Bytes(&[0, b'a']));
+        assert_eq!(codec.read_in_place(&record), Value::Bytes(&[0, b'a']));
         let mut back = [9u8; 6];
         codec.write_bytes(&mut back, &[0, b'a']);
         assert_eq!(back, record);

@@ -65,7 +65,7 @@ pub struct Scratch {
 
 impl KeyPart {
     /// The part `part` over `field`.
-    pub fn new(field: &RrdField, part: &RrdKeyPart) -> Outcome<KeyPart> {
+    pub fn new(field: &RrdField<'_>, part: &RrdKeyPart) -> Outcome<KeyPart> {
         let codec = Codec::of(field)?;
         let is_prefix = part.is_prefix != 0;
         let is_padded = matches!(codec, Codec::Fixed { .. });
@@ -187,8 +187,7 @@ impl KeyPart {
             (Codec::Fixed { pad, pad_length, .. }, None) => {
                 Value::Bytes(weights::trim(bytes, &pad[..usize::from(pad_length)]))
             }
-            // SAFETY: a blob is variable, so there is no pointer to follow.
-            (codec, None) if bytes.len() >= codec.record_bytes() => unsafe { codec.read(bytes) },
+            (codec, None) if bytes.len() >= codec.record_bytes() => codec.read_in_place(bytes),
             _ => return Err(short_image()),
         }))
     }
@@ -252,10 +251,10 @@ impl SortKeys for IndexSortKeys {
 /// Appends the sort key of a record.
 ///
 /// # Safety
-/// The record's blob pointers in key fields are valid.
+/// The rule `records` of `abi.rs` for the blobs in key fields.
 pub unsafe fn push_record(parts: &[KeyPart], record: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) {
     for part in parts {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller's record; the value becomes a sort key here.
         let value = unsafe { part.codec.read(&record[part.offset..]) };
         part.push(value, scratch, out);
     }

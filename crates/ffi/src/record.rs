@@ -195,7 +195,7 @@ impl RecordFormat {
     /// Appends the row of a record to `out`.
     ///
     /// # Safety
-    /// The record's blob pointers are valid.
+    /// The rule `records` of `abi.rs` for the blobs in it.
     #[inline]
     pub unsafe fn pack(&self, record: &[u8], row_number: u64, scratch: &mut Scratch, out: &mut Vec<u8>) {
         let mut writer = self.layout.writer(out);
@@ -208,7 +208,7 @@ impl RecordFormat {
                 writer.set_null(column);
                 continue;
             }
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller's record; the value is copied here.
             match unsafe { plan.codec.read(&record[plan.offset..]) } {
                 Value::Int(value) => writer.set_int(column, value),
                 Value::F32(bits) => writer.set_f32_bits(column, bits),
@@ -217,7 +217,7 @@ impl RecordFormat {
             }
         }
         for (column, part) in &self.hidden {
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller's record; the value is copied, or made a sort key, here.
             let value = unsafe { part.codec.read(&record[part.offset..]) };
             match part.key_value(value, scratch) {
                 Value::Bytes(bytes) => writer.push_bytes(usize::from(*column), bytes),
@@ -234,9 +234,9 @@ impl RecordFormat {
     /// Appends the sort key of a record; nothing for a table with row numbers.
     ///
     /// # Safety
-    /// The record's blob pointers in key fields are valid.
+    /// The rule `records` of `abi.rs` for the blobs in key fields.
     pub unsafe fn push_key(&self, record: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller's record, and its key.
         unsafe { image::push_record(&self.key, record, scratch, out) }
     }
 
@@ -253,8 +253,7 @@ impl Plan {
     /// The lane value of a number in a record.
     pub fn int(&self, record: &[u8]) -> u64 {
         match self.codec.lane() {
-            // SAFETY: only blobs lead out of a record.
-            Lane::Int { .. } => match unsafe { self.codec.read(&record[self.offset..]) } {
+            Lane::Int { .. } => match self.codec.read_in_place(&record[self.offset..]) {
                 Value::Int(value) => value,
                 _ => 0,
             },

@@ -40,11 +40,11 @@ pub struct Session {
 #[derive(Clone, Copy)]
 pub struct Connection {
     /// The server's own.
-    pub pointer: *mut c_void,
+    pointer: *mut c_void,
     /// Whether its statement was killed.
-    pub killed: RrdKilledFn,
+    killed: RrdKilledFn,
     /// Its time zone.
-    pub local_time: RrdLocalTimeFn,
+    local_time: RrdLocalTimeFn,
 }
 
 // SAFETY: the pointer is never followed here. It goes to its callbacks only, which the server lets any thread call that works for
@@ -52,9 +52,18 @@ pub struct Connection {
 unsafe impl Send for Connection {}
 
 impl Connection {
+    /// A connection of the server.
+    ///
+    /// # Safety
+    /// The functions may be called with the pointer, by any thread that is in a call with the connection's session, until the
+    /// session is closed.
+    pub unsafe fn new(pointer: *mut c_void, killed: RrdKilledFn, local_time: RrdLocalTimeFn) -> Connection {
+        Connection { pointer, killed, local_time }
+    }
+
     fn is_killed(&self) -> bool {
-        // SAFETY: `rrd_session_open` was given this function for this pointer. The connection outlives its session, and this
-        // value is in the session, its transaction or a closure of a call with it.
+        // SAFETY: as `Connection::new` was promised. This value is in the session, in its transaction or in a closure of a call with it,
+        // and is not `Sync`: the calling thread is in a call with the session.
         self.killed.is_some_and(|killed| unsafe { killed(self.pointer) } != 0)
     }
 

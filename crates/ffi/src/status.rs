@@ -4,6 +4,7 @@
 //! where there is one, the way out.
 
 use std::ffi::c_char;
+use std::mem::MaybeUninit;
 
 use rrd_store::Error;
 
@@ -66,17 +67,21 @@ impl Failure {
         }
     }
 
-    /// Fills the caller's struct.
-    pub fn write(&self, out: &mut RrdError) {
-        out.status = self.status();
-        out.index = match self {
+    /// Fills the caller's struct: of the message no more than its text.
+    pub fn write(&self, out: &mut MaybeUninit<RrdError>) {
+        let index = match self {
             Failure::Store(Error::Duplicate { index, .. }) => *index,
             _ => 0,
         };
-        match self {
-            Failure::Outcome(_) => out.message[0] = 0,
-            _ => write_text(&self.text(), &mut out.message),
-        }
+        let out = out.as_mut_ptr();
+        // SAFETY: the pointer is from a reference, so it is aligned and to memory that nobody else uses meanwhile. Only places of
+        // fields are taken. The message becomes a slice of bytes that need not be initialised, as long as the field.
+        let message = unsafe {
+            (&raw mut (*out).status).write(self.status());
+            (&raw mut (*out).index).write(index);
+            &mut *(&raw mut (*out).message).cast::<[MaybeUninit<c_char>; abi::RRD_MESSAGE_BYTES]>()
+        };
+        write_text(&self.text(), message);
     }
 }
 
@@ -106,15 +111,15 @@ pub fn status_of(error: &Error) -> i32 {
 }
 
 /// Copies as much of `text` as fits, cut between characters, and ends it with a zero byte.
-pub fn write_text(text: &str, out: &mut [c_char]) {
+fn write_text(text: &str, out: &mut [MaybeUninit<c_char>]) {
     let mut end = text.len().min(out.len() - 1);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
     for (to, from) in out.iter_mut().zip(&text.as_bytes()[..end]) {
-        *to = *from as c_char;
+        to.write(*from as c_char);
     }
-    out[end] = 0;
+    out[end].write(0);
 }
 
 #[cfg(test)]
@@ -134,8 +139,10 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut_between_characters() {
-        let mut out = [1 as c_char; 4];
+        let mut out = [MaybeUninit::new(1); 4];
         write_text("ab\u{20ac}", &mut out);
-        assert_eq!(out[..3], [b'a' as c_char, b'b' as c_char, 0]);
+        // SAFETY: all four were initialised, and some written again.
+        let out = out.map(|byte| unsafe { byte.assume_init() });
+        assert_eq!(out, [b'a' as c_char, b'b' as c_char, 0, 1]);
     }
 }

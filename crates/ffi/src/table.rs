@@ -179,20 +179,20 @@ impl TableHandle {
     /// is locked and sure to be there.
     ///
     /// # Safety
-    /// The record's blob pointers are valid.
+    /// The rule `records` of `abi.rs` for the blobs in the record.
     #[inline]
     pub unsafe fn insert(&mut self, session: &mut Session, record: &[u8], mode: OnDuplicate) -> Outcome<()> {
         let row_number = if self.format.has_row_number() { self.table.take_row_number() } else { 0 };
         session.note_write(&self.format);
         if mode == OnDuplicate::Fail {
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller's record; the closure is called, if at all, before this call ends.
             let write = |out: &mut Vec<u8>| unsafe { self.format.pack(record, row_number, &mut self.scratch, out) };
             if session.txn().append(&self.table, write).map_err(|error| self.refused(error))? {
                 return Ok(());
             }
         }
         self.new_row.clear();
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller's record.
         unsafe { self.format.pack(record, row_number, &mut self.scratch, &mut self.new_row) };
         if mode == OnDuplicate::Update {
             // The store locks the key as well; here the wait can be killed and has the session's time-out.
@@ -294,12 +294,13 @@ impl TableHandle {
     /// Replaces the row that was read as `old`.
     ///
     /// # Safety
-    /// The records' blob pointers are valid.
+    /// The rule `records` of `abi.rs` for the blobs in both records.
     pub unsafe fn update(&mut self, session: &mut Session, old: &[u8], new: &[u8]) -> Outcome<()> {
-        // SAFETY: promised by the caller, here and below.
+        // SAFETY: the caller's record.
         unsafe { self.find_old_key(old)? };
         let row_number = self.row_number_of_key();
         self.new_row.clear();
+        // SAFETY: the caller's record.
         unsafe { self.format.pack(new, row_number, &mut self.scratch, &mut self.new_row) };
         match session.txn().update(&self.table, &self.key, &self.new_row) {
             Ok(()) => Ok(()),
@@ -312,14 +313,17 @@ impl TableHandle {
     /// Removes the row that was read as `record`.
     ///
     /// # Safety
-    /// The record's blob pointers are valid.
+    /// The rule `records` of `abi.rs` for the blobs in the record.
     pub unsafe fn delete(&mut self, session: &mut Session, record: &[u8]) -> Outcome<()> {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller's record.
         unsafe { self.find_old_key(record)? };
         Ok(session.txn().delete(&self.table, &self.key)?)
     }
 
     /// Puts the sort key of a row that was read into `key`.
+    ///
+    /// # Safety
+    /// The rule `records` of `abi.rs` for the blobs in the record's key.
     unsafe fn find_old_key(&mut self, record: &[u8]) -> Outcome<()> {
         if self.format.has_row_number() {
             let mut key = std::mem::take(&mut self.key);
@@ -331,7 +335,7 @@ impl TableHandle {
             };
         }
         self.key.clear();
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller's record.
         unsafe { self.format.push_key(record, &mut self.scratch, &mut self.key) };
         Ok(())
     }

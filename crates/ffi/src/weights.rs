@@ -99,7 +99,8 @@ fn weights(collation: &RrdCollation, level: u32, text: &[u8], max_chars: u32, ra
     let mut room = (text.len() * 4 + 64).min(most);
     loop {
         raw.resize(room, 0);
-        // SAFETY: the handle belongs to the function; text and room are what the slices say.
+        // SAFETY: rule `collations` of `abi.rs`: the handle belongs to the function, and both are valid. It reads `text.len()` bytes of
+        // `text` and writes `room` bytes at most to `raw`, which has as many.
         let length =
             unsafe { function(collation.handle, level, text.as_ptr(), text.len(), max_chars, raw.as_mut_ptr(), room) };
         if length + 8 < room || room >= most {

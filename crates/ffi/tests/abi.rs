@@ -1,6 +1,7 @@
 //! The C functions as a handler uses them: a table from its making to its end, and calls that make no sense.
 
 use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
 
 use rrd_ffi::abi::*;
@@ -18,16 +19,46 @@ const TS: u32 = 5;
 const VALUE: u32 = 9;
 const NOTE: u32 = 17;
 
-fn text(text: &'static str) -> RrdText {
-    RrdText { data: text.as_ptr().cast(), length: text.len() }
+fn text(text: &'static str) -> RrdText<'static> {
+    RrdText::of(text)
 }
 
-fn no_error() -> RrdError {
-    RrdError { status: RRD_OK, index: 0, message: [0; RRD_MESSAGE_BYTES] }
+/// An error that is initialised from the start.
+struct Told(MaybeUninit<RrdError>);
+
+impl Told {
+    fn new() -> Told {
+        Told(MaybeUninit::new(RrdError { status: RRD_OK, index: 0, message: [0; RRD_MESSAGE_BYTES] }))
+    }
+
+    fn out(&mut self) -> Option<&mut MaybeUninit<RrdError>> {
+        Some(&mut self.0)
+    }
+
+    fn error(&self) -> &RrdError {
+        // SAFETY: all of it was initialised, and calls write values only.
+        unsafe { self.0.assume_init_ref() }
+    }
+
+    fn status(&self) -> i32 {
+        self.error().status
+    }
+
+    fn message(&self) -> String {
+        self.error().message.iter().take_while(|c| **c != 0).map(|c| *c as u8 as char).collect()
+    }
 }
 
-fn message(error: &RrdError) -> String {
-    error.message.iter().take_while(|c| **c != 0).map(|c| *c as u8 as char).collect()
+/// A place for an answer.
+fn place<T>() -> MaybeUninit<T> {
+    MaybeUninit::uninit()
+}
+
+/// The answer of a call that went well.
+fn answer<T>(status: i32, place: MaybeUninit<T>, error: &Told) -> T {
+    assert_eq!(status, RRD_OK, "{}", error.message());
+    // SAFETY: an answer is written when a call goes well.
+    unsafe { place.assume_init() }
 }
 
 fn binary() -> RrdCollation {
@@ -43,7 +74,7 @@ fn binary() -> RrdCollation {
     }
 }
 
-fn field(name: &'static str, number: u32, offset: u32, pack_length: u32, kind: RrdKind) -> RrdField {
+fn field(name: &'static str, number: u32, offset: u32, pack_length: u32, kind: RrdKind) -> RrdField<'static> {
     RrdField {
         name: text(name),
         sql_type: text(""),
@@ -65,7 +96,7 @@ fn field(name: &'static str, number: u32, offset: u32, pack_length: u32, kind: R
     }
 }
 
-fn fields() -> [RrdField; 4] {
+fn fields() -> [RrdField<'static>; 4] {
     let mut fields = [
         field("series", 0, SERIES, 4, RRD_KIND_INTEGER),
         field("ts", 1, TS, 4, RRD_KIND_INTEGER),
@@ -86,7 +117,7 @@ fn key_part(field: u32) -> RrdKeyPart {
 
 static DEFAULT_RECORD: [u8; RECORD_BYTES] = [0; RECORD_BYTES];
 
-fn definition(fields: &[RrdField], parts: &[RrdKeyPart], options: &[RrdOption]) -> RrdTableDefinition {
+fn definition<'a>(fields: &[RrdField<'a>], parts: &[RrdKeyPart], options: &[RrdOption<'a>]) -> RrdTableDefinition<'a> {
     RrdTableDefinition {
         fields: fields.as_ptr(),
         field_count: fields.len(),
@@ -136,9 +167,9 @@ unsafe fn seen(record: &[u8; RECORD_BYTES]) -> (i32, u32, Option<f64>, Vec<u8>) 
 }
 
 struct Opened {
-    engine: *mut RrdEngine,
-    session: *mut RrdSession,
-    table: *mut RrdTable,
+    engine: Option<Box<RrdEngine>>,
+    session: Option<Box<RrdSession>>,
+    table: Option<Box<RrdTable>>,
     _folder: tempfile::TempDir,
 }
 
@@ -147,54 +178,75 @@ impl Opened {
         let folder = tempfile::tempdir().unwrap_or_else(|e| panic!("{e}"));
         let path = folder.path().join("data").into_os_string().into_string().unwrap_or_default();
         let config = RrdConfig {
-            directory: RrdText { data: path.as_ptr().cast(), length: path.len() },
+            directory: RrdText::of(&path),
             memtable_bytes: 1 << 20,
             cache_bytes: 1 << 20,
             flush_log: 0,
             reserved: 0,
         };
-        let mut opened = Opened { engine: null_mut(), session: null_mut(), table: null_mut(), _folder: folder };
-        let mut error = no_error();
+        let mut error = Told::new();
         let (fields, parts) = (fields(), [key_part(0), key_part(1)]);
         let definition = definition(&fields, &parts, &[]);
-        // SAFETY: everything passed lives until the end of the block.
+        let mut out = place();
+        let status = rrd_engine_open(Some(&config), Some(&mut out), error.out());
+        let engine = answer(status, out, &error);
+        // SAFETY: the definition's slices live until the end of the function.
+        let status = unsafe { rrd_table_create(engine.as_deref(), text("db/t"), Some(&definition), error.out()) };
+        assert_eq!(status, RRD_OK, "{}", error.message());
+        let mut out = place();
+        // SAFETY: as above.
+        let status =
+            unsafe { rrd_table_open(engine.as_deref(), text("db/t"), Some(&definition), Some(&mut out), error.out()) };
+        let table = answer(status, out, &error);
+        let mut out = place();
+        // SAFETY: there is no function that could be called.
+        let status =
+            unsafe { rrd_session_open(engine.as_deref(), null_mut(), 0, None, None, Some(&mut out), error.out()) };
+        let session = answer(status, out, &error);
+        let mut opened = Opened { engine, session, table, _folder: folder };
+        rrd_session_begin_statement(opened.session.as_deref_mut(), RRD_REPEATABLE_READ, 1000, error.out());
+        let columns = [0u32, 1, 2, 3];
+        // SAFETY: there are four numbers.
         unsafe {
-            assert_eq!(rrd_engine_open(&config, &mut opened.engine, &mut error), RRD_OK, "{}", message(&error));
-            let status = rrd_table_create(opened.engine, text("db/t"), &definition, &mut error);
-            assert_eq!(status, RRD_OK, "{}", message(&error));
-            rrd_table_open(opened.engine, text("db/t"), &definition, &mut opened.table, &mut error);
-            rrd_session_open(opened.engine, null_mut(), 0, None, None, &mut opened.session, &mut error);
-            rrd_session_begin_statement(opened.session, RRD_REPEATABLE_READ, 1000, &mut error);
-            rrd_table_set_columns(opened.table, [0u32, 1, 2, 3].as_ptr(), 4, RRD_LOCK_NONE, false, &mut error);
-        }
-        assert_eq!(error.status, RRD_OK, "{}", message(&error));
+            rrd_table_set_columns(opened.table.as_deref_mut(), columns.as_ptr(), 4, RRD_LOCK_NONE, false, error.out())
+        };
+        assert_eq!(error.status(), RRD_OK, "{}", error.message());
         opened
     }
 
-    fn insert(&self, record: &[u8; RECORD_BYTES]) -> i32 {
-        // SAFETY: the handles are open.
-        unsafe { rrd_row_insert(self.table, self.session, record.as_ptr(), RRD_INSERT_FAIL, null_mut()) }
+    fn both(&mut self) -> (Option<&mut RrdTable>, Option<&mut RrdSession>) {
+        (self.table.as_deref_mut(), self.session.as_deref_mut())
     }
 
-    fn seek(&self, seek: RrdSeek, image: &[u8]) {
-        let mut error = no_error();
-        // SAFETY: the handles are open.
-        unsafe {
-            rrd_scan_open(self.table, self.session, RRD_CLUSTERING_KEY, &mut error);
-            rrd_scan_seek(self.table, seek, image.as_ptr(), image.len(), null(), 0, false, &mut error);
-        }
-        assert_eq!(error.status, RRD_OK, "{}", message(&error));
+    fn insert(&mut self, record: &[u8; RECORD_BYTES]) -> i32 {
+        let (table, session) = self.both();
+        // SAFETY: a record of the definition, whose text lives on.
+        unsafe { rrd_row_insert(table, session, record.as_ptr(), RRD_INSERT_FAIL, None) }
+    }
+
+    fn seek(&mut self, seek: RrdSeek, image: &[u8]) {
+        let mut error = Told::new();
+        let (table, session) = self.both();
+        rrd_scan_open(table, session, RRD_CLUSTERING_KEY, error.out());
+        let table = self.table.as_deref_mut();
+        // SAFETY: the image is a slice, and there is no limit.
+        unsafe { rrd_scan_seek(table, seek, image.as_ptr(), image.len(), null(), 0, false, error.out()) };
+        assert_eq!(error.status(), RRD_OK, "{}", error.message());
+    }
+
+    fn next(&mut self, backward: bool, record: &mut [u8; RECORD_BYTES]) -> i32 {
+        let (table, session) = self.both();
+        // SAFETY: the record has the length of the definition.
+        unsafe { rrd_scan_next(table, session, backward, record.as_mut_ptr(), None) }
     }
 
     /// The times of the rows from here on.
-    fn rest(&self, backward: bool) -> Vec<u32> {
+    fn rest(&mut self, backward: bool) -> Vec<u32> {
         let mut found = Vec::new();
         let mut record = [0; RECORD_BYTES];
-        // SAFETY: the handles are open, the record has the length of the definition.
-        unsafe {
-            while rrd_scan_next(self.table, self.session, backward, record.as_mut_ptr(), null_mut()) == RRD_OK {
-                found.push(seen(&record).1);
-            }
+        while self.next(backward, &mut record) == RRD_OK {
+            // SAFETY: the record was just read.
+            found.push(unsafe { seen(&record) }.1);
         }
         found
     }
@@ -202,48 +254,45 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // SAFETY: closed once, children first.
-        unsafe {
-            rrd_table_close(self.table);
-            rrd_session_close(self.session);
-            rrd_engine_close(self.engine, null_mut());
-        }
+        rrd_table_close(self.table.take());
+        rrd_session_close(self.session.take());
+        rrd_engine_close(self.engine.take(), None);
     }
 }
 
 #[test]
 fn rows_come_back_as_they_were_written() {
-    let t = Opened::new();
+    let mut t = Opened::new();
     assert_eq!(t.insert(&record(-7, 100, Some(1.5), b"first")), RRD_OK);
     assert_eq!(t.insert(&record(-7, 200, None, b"")), RRD_OK);
     let mut found = [0xEE; RECORD_BYTES];
-    // SAFETY: the handles are open, the record has the length of the definition.
-    unsafe {
-        let image = image(-7, Some(100));
-        let status = rrd_row_read(t.table, t.session, image.as_ptr(), image.len(), found.as_mut_ptr(), null_mut());
-        assert_eq!((status, seen(&found)), (RRD_OK, (-7, 100, Some(1.5), b"first".to_vec())));
-        assert_eq!(rrd_session_commit(t.session, null_mut()), RRD_OK);
-    }
+    let image = image(-7, Some(100));
+    let (table, session) = t.both();
+    // SAFETY: the image is a slice, the record has the length of the definition.
+    let status = unsafe { rrd_row_read(table, session, image.as_ptr(), image.len(), found.as_mut_ptr(), None) };
+    // SAFETY: the record was just read.
+    assert_eq!((status, unsafe { seen(&found) }), (RRD_OK, (-7, 100, Some(1.5), b"first".to_vec())));
+    assert_eq!(rrd_session_commit(t.session.as_deref_mut(), None), RRD_OK);
     t.seek(RRD_SEEK_FIRST, &[]);
     assert_eq!(t.rest(false), [100, 200]);
 }
 
 #[test]
 fn a_duplicate_is_reported_and_shown() {
-    let t = Opened::new();
+    let mut t = Opened::new();
     assert_eq!(t.insert(&record(1, 1, None, b"")), RRD_OK);
     assert_eq!(t.insert(&record(1, 1, Some(2.0), b"new")), RRD_DUPLICATE);
     let mut refused = [0; RECORD_BYTES];
-    // SAFETY: the table is open, the record has the length of the definition.
+    // SAFETY: the record has the length of the definition, and is looked at before the next call.
     unsafe {
-        rrd_row_duplicate(t.table, refused.as_mut_ptr());
+        rrd_row_duplicate(t.table.as_deref_mut(), refused.as_mut_ptr());
         assert_eq!(seen(&refused), (1, 1, Some(2.0), b"new".to_vec()));
     }
 }
 
 #[test]
 fn every_way_to_seek_finds_its_rows() {
-    let t = Opened::new();
+    let mut t = Opened::new();
     for (series, ts) in [(-1, 9), (1, 10), (1, 20), (1, 30), (2, 5)] {
         assert_eq!(t.insert(&record(series, ts, None, b"")), RRD_OK);
     }
@@ -265,58 +314,61 @@ fn every_way_to_seek_finds_its_rows() {
 
 #[test]
 fn a_walk_turns_round_where_it_stands() {
-    let t = Opened::new();
+    let mut t = Opened::new();
     for ts in [10, 20, 30, 40] {
         assert_eq!(t.insert(&record(1, ts, None, b"")), RRD_OK);
     }
     t.seek(RRD_SEEK_AT_OR_AFTER, &image(1, Some(30)));
     let mut record = [0; RECORD_BYTES];
-    // SAFETY: the handles are open, the record has the length of the definition.
-    let mut next = |backward| unsafe {
-        assert_eq!(rrd_scan_next(t.table, t.session, backward, record.as_mut_ptr(), null_mut()), RRD_OK);
-        seen(&record).1
+    let mut next = |backward| {
+        assert_eq!(t.next(backward, &mut record), RRD_OK);
+        // SAFETY: the record was just read.
+        unsafe { seen(&record) }.1
     };
     assert_eq!([next(false), next(true), next(true), next(false)], [30, 20, 10, 20]);
 }
 
 #[test]
 fn updates_and_deletes_are_undone_by_a_mark() {
-    let t = Opened::new();
+    let mut t = Opened::new();
     let (old, new) = (record(1, 1, Some(1.0), b""), record(1, 2, Some(2.0), b""));
     assert_eq!(t.insert(&old), RRD_OK);
-    let mut mark = 0;
-    // SAFETY: the handles are open.
-    unsafe {
-        assert_eq!(rrd_session_savepoint(t.session, &mut mark, null_mut()), RRD_OK);
-        assert_eq!(rrd_row_update(t.table, t.session, old.as_ptr(), new.as_ptr(), null_mut()), RRD_OK);
-        t.seek(RRD_SEEK_FIRST, &[]);
-        assert_eq!(t.rest(false), [2]);
-        assert_eq!(rrd_row_delete(t.table, t.session, new.as_ptr(), null_mut()), RRD_OK);
-        t.seek(RRD_SEEK_FIRST, &[]);
-        assert!(t.rest(false).is_empty());
-        assert_eq!(rrd_session_rollback_to(t.session, mark, null_mut()), RRD_OK);
-    }
+    let (mut mark, mut error) = (place(), Told::new());
+    let status = rrd_session_savepoint(t.session.as_deref_mut(), Some(&mut mark), error.out());
+    let mark = answer(status, mark, &error);
+    let (table, session) = t.both();
+    // SAFETY: two records of the definition, without texts.
+    assert_eq!(unsafe { rrd_row_update(table, session, old.as_ptr(), new.as_ptr(), None) }, RRD_OK);
+    t.seek(RRD_SEEK_FIRST, &[]);
+    assert_eq!(t.rest(false), [2]);
+    let (table, session) = t.both();
+    // SAFETY: a record of the definition, without a text.
+    assert_eq!(unsafe { rrd_row_delete(table, session, new.as_ptr(), None) }, RRD_OK);
+    t.seek(RRD_SEEK_FIRST, &[]);
+    assert!(t.rest(false).is_empty());
+    assert_eq!(rrd_session_rollback_to(t.session.as_deref_mut(), mark, None), RRD_OK);
     t.seek(RRD_SEEK_FIRST, &[]);
     assert_eq!(t.rest(false), [1]);
 }
 
 #[test]
 fn null_pointers_are_errors() {
-    let t = Opened::new();
-    let mut error = no_error();
+    let mut t = Opened::new();
+    let mut error = Told::new();
     // SAFETY: null is allowed everywhere.
     unsafe {
-        assert_eq!(rrd_engine_open(null(), null_mut(), &mut error), RRD_INTERNAL);
-        assert_eq!(rrd_table_create(t.engine, text("db/x"), null(), &mut error), RRD_INTERNAL);
-        assert_eq!(rrd_row_insert(t.table, t.session, null(), RRD_INSERT_FAIL, &mut error), RRD_INTERNAL);
-        assert_eq!(rrd_row_insert(null_mut(), t.session, null(), RRD_INSERT_FAIL, &mut error), RRD_INTERNAL);
-        assert_eq!(rrd_scan_next(t.table, null_mut(), false, null_mut(), null_mut()), RRD_INTERNAL);
-        assert_eq!(rrd_session_commit(null_mut(), null_mut()), RRD_INTERNAL);
-        rrd_table_close(null_mut());
-        rrd_session_close(null_mut());
-        rrd_engine_counters(t.engine, None, null_mut());
+        assert_eq!(rrd_engine_open(None, None, error.out()), RRD_INTERNAL);
+        assert_eq!(rrd_table_create(t.engine.as_deref(), text("db/x"), None, error.out()), RRD_INTERNAL);
+        let (table, session) = t.both();
+        assert_eq!(rrd_row_insert(table, session, null(), RRD_INSERT_FAIL, error.out()), RRD_INTERNAL);
+        assert_eq!(rrd_row_insert(None, t.session.as_deref_mut(), null(), RRD_INSERT_FAIL, error.out()), RRD_INTERNAL);
+        assert_eq!(rrd_scan_next(t.table.as_deref_mut(), None, false, null_mut(), None), RRD_INTERNAL);
+        assert_eq!(rrd_session_commit(None, None), RRD_INTERNAL);
+        rrd_table_close(None);
+        rrd_session_close(None);
+        rrd_engine_counters(t.engine.as_deref(), None, null_mut());
     }
-    assert!(message(&error).contains("null pointer"));
+    assert!(error.message().contains("null pointer"));
 }
 
 #[test]
@@ -325,15 +377,14 @@ fn a_table_that_the_server_sees_differently_is_refused() {
     let (mut fields, parts) = (fields(), [key_part(0), key_part(1)]);
     fields[2].kind = RRD_KIND_INTEGER;
     let definition = definition(&fields, &parts, &[]);
-    let (mut error, mut other) = (no_error(), null_mut());
-    // SAFETY: everything passed lives until the end of the block.
-    unsafe {
-        let status = rrd_table_open(t.engine, text("db/t"), &definition, &mut other, &mut error);
-        assert_eq!(status, RRD_DEFINITION_CHANGED, "{}", message(&error));
-        assert!(message(&error).contains("'value'"), "{}", message(&error));
-        let status = rrd_table_open(t.engine, text("db/none"), &definition, &mut other, &mut error);
-        assert_eq!(status, RRD_NO_SUCH_TABLE);
-    }
+    let (engine, mut error, mut other) = (t.engine.as_deref(), Told::new(), place());
+    // SAFETY: the definition's slices live until the end of the test.
+    let status = unsafe { rrd_table_open(engine, text("db/t"), Some(&definition), Some(&mut other), error.out()) };
+    assert_eq!(status, RRD_DEFINITION_CHANGED, "{}", error.message());
+    assert!(error.message().contains("'value'"), "{}", error.message());
+    // SAFETY: as above.
+    let status = unsafe { rrd_table_open(engine, text("db/none"), Some(&definition), Some(&mut other), error.out()) };
+    assert_eq!(status, RRD_NO_SUCH_TABLE);
 }
 
 #[test]
@@ -343,10 +394,10 @@ fn options_reach_the_store_or_are_refused_with_their_name() {
     let create = |name: &'static str, value: &'static str| {
         let options = [RrdOption { name: text(name), value: text(value) }];
         let definition = definition(&fields, &parts, &options);
-        let mut error = no_error();
-        // SAFETY: everything passed lives until the end of the block.
-        let status = unsafe { rrd_table_create(t.engine, text("db/o"), &definition, &mut error) };
-        (status, message(&error))
+        let mut error = Told::new();
+        // SAFETY: the definition's slices live until the end of the closure.
+        let status = unsafe { rrd_table_create(t.engine.as_deref(), text("db/o"), Some(&definition), error.out()) };
+        (status, error.message())
     };
     assert_eq!(create("RETENTION", "ever").0, RRD_INVALID);
     let (status, why) = create("XFF", "0.5");
@@ -370,8 +421,8 @@ unsafe extern "C" fn collect(context: *mut c_void, text: *const c_char, length: 
 fn the_report_says_how_the_engine_is() {
     let t = Opened::new();
     let mut report = String::new();
-    // SAFETY: everything passed lives until the end of the block.
-    unsafe { rrd_engine_report(t.engine, Some(collect), (&raw mut report).cast()) };
+    // SAFETY: the function takes a string as context.
+    unsafe { rrd_engine_report(t.engine.as_deref(), Some(collect), (&raw mut report).cast()) };
     assert!(report.starts_with("STATE\n  running\n  tables: 1\nTRANSACTIONS\n"), "{report}");
     let mut lines: Vec<_> = report.lines().collect();
     let all = lines.len();
@@ -384,7 +435,7 @@ unsafe extern "C" fn wanted(_: *mut c_void, _: *const c_char, length: usize) -> 
     length == "db/t".len()
 }
 
-unsafe extern "C" fn count_cells(context: *mut c_void, cells: *const RrdCell, count: usize) -> bool {
+unsafe extern "C" fn count_cells(context: *mut c_void, cells: *const RrdCell<'_>, count: usize) -> bool {
     // SAFETY: the context is the string of the test, the cells are as many as it says.
     unsafe {
         let kinds: Vec<u8> = std::slice::from_raw_parts(cells, count).iter().map(|cell| cell.kind).collect();
@@ -401,9 +452,7 @@ unsafe extern "C" fn never(_: *mut c_void) -> bool {
 fn views_have_as_many_cells_as_columns_and_end_when_told() {
     let t = Opened::new();
     for view in [RRD_VIEW_TABLES, RRD_VIEW_SEGMENTS, RRD_VIEW_COLUMNS] {
-        let mut column = RrdInfoColumn { name: null(), length: 0, kind: 0, flags: 0, reserved: 0 };
-        // SAFETY: the column is the test's own.
-        let columns = (0..).take_while(|&n| unsafe { rrd_info_column(view, n, &mut column) }).count();
+        let columns = (0..).take_while(|&n| rrd_info_column(view, n, Some(&mut place()))).count();
         let mut seen = String::new();
         let reader = RrdInfoReader {
             context: (&raw mut seen).cast(),
@@ -412,16 +461,16 @@ fn views_have_as_many_cells_as_columns_and_end_when_told() {
             problem: Some(collect),
             killed: Some(never),
         };
-        let mut error = no_error();
-        // SAFETY: everything passed lives until the end of the block.
-        let status = unsafe { rrd_info_read(t.engine, view, true, &reader, &mut error) };
-        assert_eq!(status, RRD_OK, "{}", message(&error));
+        let (engine, mut error) = (t.engine.as_deref(), Told::new());
+        // SAFETY: the functions take a string as context.
+        let status = unsafe { rrd_info_read(engine, view, true, Some(&reader), error.out()) };
+        assert_eq!(status, RRD_OK, "{}", error.message());
         let rows: Vec<_> = seen.split_terminator(';').collect();
         // The table has no segment yet; of several rows the first one was enough.
         assert_eq!(rows.len(), usize::from(view != RRD_VIEW_SEGMENTS), "{seen}");
         rows.iter().for_each(|row| assert_eq!(row.split(',').count(), columns, "{row}"));
         let nobody = RrdInfoReader { row: None, ..reader };
         // SAFETY: as above.
-        assert_eq!(unsafe { rrd_info_read(t.engine, view, true, &nobody, &mut error) }, RRD_INTERNAL);
+        assert_eq!(unsafe { rrd_info_read(engine, view, true, Some(&nobody), error.out()) }, RRD_INTERNAL);
     }
 }

@@ -1,5 +1,7 @@
 //! A panic behind the ABI becomes an error, and nothing is done on the state that it left.
 
+use std::mem::MaybeUninit;
+
 use rrd_ffi::abi::{RRD_INTERNAL, RRD_OK, RrdError};
 use rrd_ffi::guard::{broken, guard};
 
@@ -9,16 +11,17 @@ fn text(error: &RrdError) -> String {
 
 #[test]
 fn a_panic_stops_the_engine_with_its_reason() {
-    let mut error = RrdError { status: RRD_OK, index: 0, message: [0; 1016] };
-    // SAFETY: the struct is ours.
-    let before = unsafe { guard(&mut error, || Ok(())) };
+    let mut error = MaybeUninit::new(RrdError { status: RRD_OK, index: 0, message: [0; 1016] });
+    let before = guard(Some(&mut error), || Ok(()));
     assert_eq!((before, broken()), (RRD_OK, None));
 
-    let status = unsafe { guard(&mut error, || panic!("the table is inside out")) };
+    let status = guard(Some(&mut error), || panic!("the table is inside out"));
+    // SAFETY: all of it was initialised, and some of it written again.
+    let error = unsafe { error.assume_init_mut() };
     assert_eq!((status, error.status), (RRD_INTERNAL, RRD_INTERNAL));
-    assert!(text(&error).contains("the table is inside out"), "{}", text(&error));
+    assert!(text(error).contains("the table is inside out"), "{}", text(error));
 
-    let after = unsafe { guard(&mut error, || Ok(())) };
+    let after = guard(None, || Ok(()));
     assert_eq!(after, RRD_INTERNAL);
     assert_eq!(broken(), Some("the table is inside out"));
 }

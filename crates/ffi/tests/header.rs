@@ -1,6 +1,6 @@
 //! `include/rrd.h` is what cbindgen makes of the sources: it is committed, and stale it fails here.
 //!
-//! `RRD_WRITE_HEADER=1 cargo test -p rrd-ffi --test header` writes it anew.
+//! `RRD_WRITE_HEADER=1 cargo test -p rrd-ffi --test header` writes it.
 
 #![expect(clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -27,7 +27,9 @@ const SOURCES: [&str; 17] = [
 ];
 
 const OPENING: &str = "/* The C ABI of the RRD storage engine. Generated from crates/ffi/src; do not edit.
-   RRD_WRITE_HEADER=1 cargo test -p rrd-ffi --test header  writes it anew. */";
+   RRD_WRITE_HEADER=1 cargo test -p rrd-ffi --test header  writes it.
+
+   The Safety section of a function names the rules that its caller keeps: abi.rs has them. */";
 
 fn generated(root: &Path) -> String {
     let mut config = cbindgen::Config {
