@@ -233,6 +233,9 @@ impl Txn {
             return result;
         }
         let watched = self.unwatch();
+        if result.is_ok() {
+            watched.iter().for_each(|watched| self.engine.settle_due(watched.table()));
+        }
         self.reset();
         if result.is_ok() {
             self.note_losses(watched);
@@ -257,11 +260,26 @@ impl Txn {
         self.check_not_doomed()?;
         engine.wait_for_memory()?;
         self.join_batches();
+        self.look_for_rings();
         if !self.drops.is_empty() || self.tables.iter().any(|t| !t.own.read().private.is_empty()) {
             self.spill_all()?;
             engine.commit_segments(self)
         } else {
             engine.commit_rows(self)
+        }
+    }
+
+    /// Rings that the commit makes fuller look which rows leave.
+    pub(crate) fn look_for_rings(&self) {
+        let is_counted = |t: &&TxnTable| t.layout.schema().ring.max_rows.is_some() && !t.table.is_index();
+        for t in self.tables.iter().filter(is_counted) {
+            let own = t.own.read();
+            let in_files = own.private.iter().map(|p| p.segment.meta().rows).sum::<u64>();
+            let rows = in_files + (own.map.len() + own.batches.iter().map(|b| b.rows.len()).sum::<usize>()) as u64;
+            drop(own);
+            if rows > 0 {
+                self.engine.look_before(&t.table, rows);
+            }
         }
     }
 
@@ -466,8 +484,15 @@ impl Engine {
         }
     }
 
-    /// A commit without rows, which moves the horizon of a table.
+    /// A commit without rows, which moves the horizon of a table to where its ring says. Waits for the disk, if a look is due.
     pub(crate) fn commit_nothing(&self, table: &Arc<Table>) -> Result<()> {
+        self.move_horizon(table)?;
+        self.settle_due(table);
+        Ok(())
+    }
+
+    /// A commit without rows, which moves the horizon of a table as far as it is known which rows leave.
+    pub(crate) fn move_horizon(&self, table: &Arc<Table>) -> Result<()> {
         self.check_writable()?;
         let _gate = self.commit_gate.read();
         let writes = TableWrites {
@@ -569,13 +594,8 @@ impl Engine {
         }
         for (writes, change, segments) in rings {
             let table = &writes.table;
-            let turned = self.turn_ring(table, pending.seq, &change, &snapshots);
-            self.note_lost(writes, &change, segments);
-            if let Err(error) = turned {
-                // Damage, most likely: the commit stands, the ring is counted anew with the next one.
-                tracing::error!(table = table.name(), %error, "could not make room in the ring");
-                table.ring.lock().forget();
-            }
+            let is_due = self.turn_ring(table, pending.seq, &change, &snapshots);
+            self.note_lost(writes, change, segments, is_due);
         }
         for t in pending.tables.iter().filter(|t| !t.table.is_dropped()) {
             self.turn_tiers(&t.table, pending.seq, &snapshots);

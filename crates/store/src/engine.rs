@@ -1020,6 +1020,7 @@ impl Table {
             going: AtomicUsize::new(0),
             pinned: Mutex::default(),
             ring: Mutex::default(),
+            ring_look: Mutex::default(),
             making_room: Mutex::default(),
             fallen_rows: AtomicU64::new(0),
             fallen_seen: Mutex::default(),

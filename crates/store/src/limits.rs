@@ -109,6 +109,16 @@ pub const ROWS_LOOKED_AT: u64 = 4096;
 /// Rows that leave a ring next and are known by key: one look through the oldest chunk serves for so many.
 pub const RING_AHEAD: usize = 1 << 16;
 
+/// Changes of a ring's rows that are remembered while it is looked which leave next, about 100 MB. With more the look begins
+/// again.
+pub const RING_JOURNAL_STEPS: usize = 1 << 20;
+
+/// Oldest keys of one series that one look finds, when so many have to leave at once.
+pub const SERIES_LOOK_KEYS: u64 = 1 << 16;
+
+/// Counters by which the time of a row's rank is narrowed down; each pass over the times makes the range so many times smaller.
+pub const RANK_COUNTERS: u64 = 1 << 16;
+
 /// Bytes of one log file before the next is begun: as many as a second or more of small commits write, so that the syncs of a
 /// new file's header and name do not matter, and a small part of what a memtable keeps of the log.
 pub const LOG_FILE_BYTES: u64 = 4 << 20;

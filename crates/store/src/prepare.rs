@@ -86,6 +86,7 @@ impl Txn {
         self.check_not_doomed()?;
         engine.wait_for_memory()?;
         self.join_batches();
+        self.look_for_rings();
         let _gate = engine.commit_gate.read();
         let (mut queue, _) = engine.lock_checked(self, Resolve::Openly)?;
         if queue.all_prepared().any(|p| p.xid == xid) {
@@ -197,11 +198,19 @@ impl Engine {
 
     /// Second phase: commits a prepared transaction. False if there is none with this id.
     pub fn commit_prepared(&self, xid: &[u8]) -> Result<bool> {
+        let committed = self.commit_prepared_writes(xid)?;
+        if let Some(prepared) = &committed {
+            prepared.tables.iter().for_each(|t| self.settle_due(&t.table));
+        }
+        Ok(committed.is_some())
+    }
+
+    fn commit_prepared_writes(&self, xid: &[u8]) -> Result<Option<Arc<Prepared>>> {
         self.check_writable()?;
         let _gate = self.commit_gate.read();
         let mode = self.flush_log();
         let Some((pending, prepared)) = self.number_prepared(&mut self.commit_queue.lock(), xid, mode)? else {
-            return Ok(false);
+            return Ok(None);
         };
         let finished = self.finish_logged(&pending);
         self.pause_points.pass("second phase done");
@@ -211,7 +220,7 @@ impl Engine {
         if !waits_again {
             self.locks.release_all(prepared.owner);
         }
-        finished.map(|()| true)
+        finished.map(|()| Some(prepared))
     }
 
     /// Gives the commit of a prepared transaction its sequence numbers, its log record and its place in the queue.

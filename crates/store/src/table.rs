@@ -79,6 +79,8 @@ pub struct Table {
     pub(crate) pinned: Mutex<BTreeSet<SegmentId>>,
     /// What the ring knows of the rows. Taken while commits are applied, or none can be.
     pub(crate) ring: Mutex<RingState>,
+    /// Held by whoever looks through its files for the ring.
+    pub(crate) ring_look: Mutex<()>,
     /// Held by whoever moves the horizon to free bytes.
     pub(crate) making_room: Mutex<()>,
     /// Rows that fell behind the floors of their series since the start.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::{DirEntry, FileLock, FolderId, Fs, ReadFile, WriteFile};
 use crate::error::{Error, Result};
@@ -29,6 +29,61 @@ const MAX_ROOM: usize = 100;
 #[derive(Clone)]
 pub struct SimFs {
     disk: Arc<Mutex<Disk>>,
+    gate: Arc<ReadGate>,
+}
+
+/// Where reads of some files wait.
+#[derive(Default)]
+struct ReadGate {
+    closed: Mutex<Closed>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Closed {
+    /// For files whose paths contain this.
+    part: Option<String>,
+    /// How many reads came since it was closed.
+    reached: usize,
+}
+
+/// A gate before the reads of some files; open once this is dropped.
+pub struct ClosedReads<'g>(&'g ReadGate);
+
+impl ReadGate {
+    fn pass(&self, path: &Path) {
+        let mut closed = self.closed.lock();
+        let is_held = |closed: &Closed| closed.part.as_ref().is_some_and(|part| path.to_string_lossy().contains(part));
+        if is_held(&closed) {
+            closed.reached += 1;
+            self.changed.notify_all();
+        }
+        while is_held(&closed) {
+            self.changed.wait(&mut closed);
+        }
+    }
+}
+
+impl ClosedReads<'_> {
+    /// How many reads have come to it.
+    pub fn reached(&self) -> usize {
+        self.0.closed.lock().reached
+    }
+
+    /// Returns when so many reads have come to it.
+    pub fn until_reached(&self, count: usize) {
+        let mut closed = self.0.closed.lock();
+        while closed.reached < count {
+            self.0.changed.wait(&mut closed);
+        }
+    }
+}
+
+impl Drop for ClosedReads<'_> {
+    fn drop(&mut self) {
+        *self.0.closed.lock() = Closed::default();
+        self.0.changed.notify_all();
+    }
 }
 
 /// What a name stands for.
@@ -119,7 +174,13 @@ impl SimFs {
     /// An empty file system whose partial writes and failed syncs depend on `seed`.
     pub fn with_seed(seed: u64) -> SimFs {
         let disk = Disk { random: seed, ..Disk::default() };
-        SimFs { disk: Arc::new(Mutex::new(disk)) }
+        SimFs { disk: Arc::new(Mutex::new(disk)), gate: Arc::default() }
+    }
+
+    /// From now on whoever reads a file whose path contains `part` waits until what this returns is dropped.
+    pub fn close_reads(&self, part: &str) -> ClosedReads<'_> {
+        *self.gate.closed.lock() = Closed { part: Some(part.into()), reached: 0 };
+        ClosedReads(&self.gate)
     }
 
     /// From now on a sync of a file takes so long, as on a disk.
@@ -164,7 +225,7 @@ impl SimFs {
     /// What a machine finds that starts again after losing power now; `seed` chooses what survived.
     pub fn power_cut(&self, seed: u64) -> SimFs {
         let disk = self.disk.lock();
-        SimFs { disk: Arc::new(Mutex::new(disk.after_power_cut(seed))) }
+        SimFs { disk: Arc::new(Mutex::new(disk.after_power_cut(seed))), gate: Arc::default() }
     }
 
     /// What a server finds that starts again after it was killed now, the machine going on: everything that was
@@ -180,7 +241,7 @@ impl SimFs {
             block_bytes: disk.block_bytes,
             ..Disk::default()
         };
-        SimFs { disk: Arc::new(Mutex::new(after)) }
+        SimFs { disk: Arc::new(Mutex::new(after)), gate: Arc::default() }
     }
 
     /// Flips the bits of `xor` in one byte, on disk; nothing happens behind the end.
@@ -613,12 +674,14 @@ fn sync_inode(disk: &mut Disk, inode: usize, path: &Path) -> Result<()> {
 
 struct SimReadFile {
     disk: Arc<Mutex<Disk>>,
+    gate: Arc<ReadGate>,
     inode: usize,
     path: PathBuf,
 }
 
 impl ReadFile for SimReadFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.gate.pass(&self.path);
         let disk = self.disk.lock();
         let content = &disk.inodes[self.inode].seen;
         let found = usize::try_from(offset)
@@ -672,7 +735,8 @@ impl Fs for SimFs {
 
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         let inode = self.disk.lock().file("open", path)?;
-        Ok(Arc::new(SimReadFile { disk: self.disk.clone(), inode, path: path.to_path_buf() }))
+        let (disk, gate) = (self.disk.clone(), self.gate.clone());
+        Ok(Arc::new(SimReadFile { disk, gate, inode, path: path.to_path_buf() }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {

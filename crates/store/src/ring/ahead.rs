@@ -28,7 +28,12 @@ impl Ahead {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.queue.len() == self.gone.len() && self.late.is_empty()
+        self.len() == 0
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.queue.len() - self.gone.len() + self.late.len()
     }
 
     /// Forgets all.
@@ -154,7 +159,7 @@ mod tests {
                         set = left;
                     }
                 }
-                prop_assert_eq!(ahead.is_empty(), set.is_empty());
+                prop_assert_eq!((ahead.len(), ahead.is_empty()), (set.len(), set.is_empty()));
             }
             let all = set.len() as u64;
             prop_assert_eq!(ahead.pop(u64::MAX), (all, set.last().map(|&n| at(n))));

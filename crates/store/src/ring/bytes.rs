@@ -699,7 +699,7 @@ fn push_ends(version: &Version, ends: &mut Vec<(u64, u64)>) {
 
 /// The position behind about this share of the rows, in key order.
 fn position_of_share(version: &Arc<Version>, layout: &Arc<RowLayout>, share: f64) -> Result<Option<Position>> {
-    let wanted = (count_rows(version, layout)? as f64 * share).ceil() as u64;
+    let wanted = (count_rows(version, layout, &Snapshot::latest())? as f64 * share).ceil() as u64;
     let mut cursor = Cursor::new(version.clone(), layout.clone(), Snapshot::latest(), None);
     cursor.seek(None, true, Direction::Forward)?;
     let mut rows = 0;

@@ -26,7 +26,7 @@ impl Engine {
         let schema = table.schema();
         let base = self.base_of_index(&schema);
         let base = base.as_deref().unwrap_or(table);
-        let Some(live) = base.ring.lock().rows.or_else(|| (!base.is_same(table)).then(|| base.stats().rows)) else {
+        let Some(live) = base.ring.lock().rows().or_else(|| (!base.is_same(table)).then(|| base.stats().rows)) else {
             return false;
         };
         let stored: u64 = version.segments.values().map(|s| s.meta().rows).sum();

@@ -15,6 +15,7 @@ use crate::horizon::Horizon;
 use crate::live::LiveSegment;
 use crate::own::OwnWrites;
 use crate::row::RowLayout;
+use crate::table::Table;
 use crate::time::TimeLane;
 
 use super::RingChange;
@@ -26,17 +27,32 @@ pub struct LostRows {
     rows: u64,
     /// Segments that may have more of them, and what was gone after the commit.
     unread: Option<(Vec<Arc<LiveSegment>>, Horizon)>,
+    /// When the commit was applied it was not known yet which rows leave: what it wrote.
+    unsettled: Option<Arc<(RingChange, Vec<Arc<LiveSegment>>)>>,
 }
 
 impl LostRows {
-    /// How many they are.
-    pub fn count(self, layout: &Arc<RowLayout>) -> Result<u64> {
+    /// How many they are, once the ring has no more rows than it holds.
+    pub fn count(self, table: &Table, layout: &Arc<RowLayout>) -> Result<u64> {
+        if let Some(unsettled) = &self.unsettled {
+            let (change, segments) = &**unsettled;
+            return LostRows::of(table, layout, change, segments).count(table, layout);
+        }
         let Some((segments, horizon)) = self.unread else { return Ok(self.rows) };
         let mut rows = self.rows;
         for segment in &segments {
             rows += rows_gone(segment, layout, &horizon)?;
         }
         Ok(rows)
+    }
+
+    /// Of a commit, by what is gone now.
+    fn of(table: &Table, layout: &RowLayout, change: &RingChange, segments: &[Arc<LiveSegment>]) -> LostRows {
+        let Some(horizon) = table.version().gate.latest() else { return LostRows::default() };
+        let rows = change.rows_lost(layout, &horizon);
+        let may_lose = |segment: &&Arc<LiveSegment>| horizon.may_hide_from(segment.meta().min_time);
+        let unread: Vec<_> = segments.iter().filter(may_lose).cloned().collect();
+        LostRows { rows, unread: (!unread.is_empty()).then_some((unread, horizon)), unsettled: None }
     }
 }
 
@@ -79,17 +95,21 @@ impl Engine {
         }
     }
 
-    /// After it was applied. `segments` are its private ones.
-    pub(crate) fn note_lost(&self, writes: &TableWrites, change: &RingChange, segments: Vec<Arc<LiveSegment>>) {
-        let Some(horizon) = writes.table.version().gate.latest() else { return };
-        let rows = change.rows_lost(&writes.layout, &horizon);
-        let may_lose = |segment: &&Arc<LiveSegment>| horizon.may_hide_from(segment.meta().min_time);
-        let unread: Vec<_> = segments.iter().filter(may_lose).cloned().collect();
-        if rows == 0 && unread.is_empty() {
-            return;
+    /// After it was applied. `segments` are its private ones. While the ring `is_due` to let rows go, these may be among them.
+    pub(crate) fn note_lost(
+        &self,
+        writes: &TableWrites,
+        change: RingChange,
+        segments: Vec<Arc<LiveSegment>>,
+        is_due: bool,
+    ) {
+        let lost = match is_due {
+            true => LostRows { unsettled: Some(Arc::new((change, segments))), ..LostRows::default() },
+            false => LostRows::of(&writes.table, &writes.layout, &change, &segments),
+        };
+        if is_due || lost.rows > 0 || lost.unread.is_some() {
+            writes.own.write().lost = lost;
         }
-        let unread = (!unread.is_empty()).then_some((unread, horizon));
-        writes.own.write().lost = LostRows { rows, unread };
     }
 }
 

@@ -1,16 +1,19 @@
 //! The ring: makes room for new rows by moving the horizon, and gives back the space behind it.
 //!
-//! `turn_ring` runs while a commit is applied, so that whoever sees the commit sees the horizon that follows from it. Age
-//! counts from min(newest time in the table, clock). For MAX_ROWS the rows are counted, and those that leave next are
-//! kept in order: a look through the oldest chunk finds the next many thousand of them. For SERIES_MAX_ROWS the same is
-//! kept for each series that was written to. `expire` drops segments that are wholly behind the horizon.
+//! `turn_ring` runs while a commit is applied, so that whoever sees the commit sees the horizon that follows from it. It reads no
+//! file, since every commit of every table waits for it. Age counts from min(newest time in the table, clock). For MAX_ROWS the
+//! rows are counted, and those that leave next are kept in order: a look through the oldest chunk finds the next many thousand
+//! of them. For SERIES_MAX_ROWS the same is kept for each series that was written to. Looks are made without a lock, before
+//! a commit or at the latest before its statement ends (`look.rs`). `expire` drops segments that are wholly behind the horizon.
 
 mod ahead;
 mod build;
 mod bytes;
+mod counted;
 mod durable;
 mod expire;
 mod floors;
+mod look;
 mod lost;
 mod recall;
 mod rows;
@@ -23,7 +26,7 @@ use std::sync::atomic::Ordering;
 use crate::batch::Batch;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::horizon::Position;
+use crate::horizon::{Gate, Position};
 use crate::manifest::edit::TableId;
 use crate::memtable::Key;
 use crate::own::PrivateSegment;
@@ -32,39 +35,41 @@ use crate::row::RowLayout;
 use crate::schema::Ring;
 use crate::schema::Schema;
 use crate::segment::SegmentId;
+use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::time::TimeLane;
 use crate::version::Version;
 
-use ahead::Ahead;
 pub(crate) use build::BuildPlan;
 pub(crate) use bytes::{WRITE_TRIES, too_small};
+use counted::{Counted, Journal, Step};
 pub(crate) use durable::{
     FLOORS_PROPERTY, HORIZON_PROPERTY, decode_floors, encode_floors, floors_edit, floors_of_writes, restore,
 };
 pub use lost::LostRows;
 use rows::count_rows;
-use series::KnownSeries;
+use series::{DueSeries, FoundSeries, KnownSeries, Turn};
 
 /// What is known of a table's rows, to say which leave next.
 #[derive(Default)]
 pub(crate) struct RingState {
-    /// Rows that are not behind the horizon; `None`: to be counted.
-    rows: Option<u64>,
-    /// The rows that leave next.
-    ahead: Ahead,
-    /// `ahead` has all rows before this one. `None`: nothing is known.
-    ahead_end: Option<Position>,
+    counted: Counted,
+    /// There may be too many rows, and it is not known which leave.
+    are_rows_due: bool,
     /// Newest time that was ever seen, as the lane holds it. `None`: not looked for.
     newest: Option<u64>,
     /// Set when age counts from the clock: the horizon moves without commits.
     follows_clock: bool,
     /// Series that were written to.
     series: KnownSeries,
+    /// Those that may have too many rows, of which it is not known which leave.
+    due_series: DueSeries,
     /// Rows that fell behind the floors of their series with the commit under way.
     fallen: u64,
-    /// Set when any series may have too many rows.
-    is_unsettled: bool,
+    /// What commits did since a look began.
+    journal: Option<Journal>,
+    /// What a look for series found: the next commit takes it up.
+    found: Option<FoundSeries>,
     /// Where the horizon has to move with the next commit, to free bytes.
     push_to: Option<Position>,
     /// In a ring of bytes, of what only merges make smaller: segments without rows behind this position of the horizon.
@@ -72,14 +77,19 @@ pub(crate) struct RingState {
 }
 
 impl RingState {
-    /// Forgets everything: it will be looked up again.
+    /// Forgets everything: it will be looked up again. A look that is under way finds nothing.
     pub fn forget(&mut self) {
         *self = RingState::default();
     }
 
     /// Rows that are not behind the horizon, if they are counted.
     pub fn rows(&self) -> Option<u64> {
-        self.rows
+        self.counted.rows()
+    }
+
+    /// Whether there may be more rows than the ring holds: a look has to say which leave.
+    pub fn is_due(&self) -> bool {
+        self.are_rows_due || !self.due_series.is_empty()
     }
 
     /// Says where the horizon has to move with the next commit, to free bytes.
@@ -97,25 +107,16 @@ impl RingState {
         self.follows_clock
     }
 
-    fn lose_count(&mut self) {
-        self.rows = None;
-        self.ahead.clear();
-        self.ahead_end = None;
+    /// Takes a change of the rows into account, and into what a look under way will find.
+    fn note_step(&mut self, step: Step) {
+        self.counted.take(step, self.journal.as_mut());
     }
 
-    fn is_covered(&self, position: &Position) -> bool {
-        self.ahead_end.as_ref().is_some_and(|end| position < end)
-    }
-
-    fn note(&mut self, position: Position, added: bool) {
-        if let Some(rows) = &mut self.rows {
-            *rows = rows.saturating_add_signed(if added { 1 } else { -1 });
-        }
-        if self.is_covered(&position) {
-            match added {
-                true => self.ahead.insert(position),
-                false => self.ahead.remove(&position),
-            }
+    /// Moves the horizon.
+    fn pass(&mut self, gate: &Gate, to: Position, seq: u64, snapshots: &[u64]) {
+        if to > gate.position() {
+            self.note_step(Step::Pass(to.clone(), None));
+            gate.move_to(seq, to, snapshots);
         }
     }
 }
@@ -198,128 +199,54 @@ impl RingChange {
 
 impl Engine {
     /// Moves the horizon of a table as its ring asks for, with the commit `seq` that was just applied. Only while no other
-    /// commit is applied. Returns whether a segment is wholly behind the horizon now.
-    pub(crate) fn turn_ring(&self, table: &Table, seq: u64, change: &RingChange, snapshots: &[u64]) -> Result<()> {
+    /// commit is applied, so it reads no file: returns whether a look has to say more.
+    pub(crate) fn turn_ring(&self, table: &Table, seq: u64, change: &RingChange, snapshots: &[u64]) -> bool {
         let layout = table.layout();
         let ring = layout.schema().ring;
         let mut state = table.ring.lock();
         let version = table.version();
-        let before = version.gate.position();
-        self.note_change(&mut state, &version, &layout, &ring, change, seq, snapshots)?;
+        let gate = &version.gate;
+        let before = gate.position();
+        let turn = Turn { gate, layout: &layout, seq, snapshots };
+        if let (Some(found), Some(max)) = (state.found.take(), ring.series_max_rows)
+            && let Some(steps) = state.journal.take().and_then(Journal::into_steps)
+        {
+            state.adopt_series(found, &steps, max, &turn);
+        }
+        note_change(&mut state, gate, &layout, &ring, change);
+        if let Some(max) = ring.series_max_rows {
+            state.bound_series(max, change, &turn);
+        }
         table.fallen_rows.fetch_add(std::mem::take(&mut state.fallen), Ordering::Relaxed);
         if let Some(time) = change.passed {
             state.push_to(Position { time, key: Key::new() });
         }
-        if let Some(to) = state.push_to.take().filter(|to| *to > version.gate.position()) {
-            self.pass(&mut state, &to);
-            version.gate.move_to(seq, to, snapshots);
+        if let Some(to) = state.push_to.take() {
+            state.pass(gate, to, seq, snapshots);
         }
-        if let Some(bound) = self.age_bound(table, &layout, &ring, &mut state)? {
-            let to = Position { time: bound, key: Key::new() };
-            if to > version.gate.position() {
-                self.pass(&mut state, &to);
-                version.gate.move_to(seq, to, snapshots);
-            }
+        if let Some(time) = self.age_bound(table, &layout, &ring, &mut state) {
+            state.pass(gate, Position { time, key: Key::new() }, seq, snapshots);
         }
-        if let Some(max_rows) = ring.max_rows {
-            self.bound_rows(&mut state, &version, &layout, max_rows, seq, snapshots)?;
+        // Rows that their series let go are not there to be counted.
+        if let Some(max_rows) = ring.max_rows.filter(|_| state.due_series.is_empty()) {
+            state.bound_rows(gate, max_rows, seq, snapshots);
         }
-        if version.gate.position() > before {
+        if gate.position() > before {
             // A full ring's horizon moves with each commit: two threads woken for each row cost more than the row.
             self.workers.ask_merge_later(table.id);
         }
-        Ok(())
-    }
-
-    /// Takes the rows of a commit into the count.
-    #[expect(clippy::too_many_arguments, reason = "one caller, which has it all at hand")]
-    fn note_change(
-        &self,
-        state: &mut RingState,
-        version: &Arc<Version>,
-        layout: &Arc<RowLayout>,
-        ring: &Ring,
-        change: &RingChange,
-        seq: u64,
-        snapshots: &[u64],
-    ) -> Result<()> {
-        if let (Some(newest), Some(known)) = (change.newest, state.newest) {
-            state.newest = Some(known.max(newest));
-        }
-        let horizon = version.gate.latest();
-        let is_gone = |position: &Position| match (&horizon, layout.places()) {
-            (Some(horizon), Some(places)) => places.is_key_gone(layout, &position.key, horizon),
-            _ => false,
-        };
-        match change.private_rows {
-            None => state.lose_count(),
-            Some(rows) if rows > 0 => {
-                // Some of them may be behind the horizon, or leave next.
-                let edge = version.gate.position().time;
-                if change.private_from <= edge || ring.series_max_rows.is_some() {
-                    state.lose_count();
-                }
-                if let Some(count) = &mut state.rows {
-                    *count += rows;
-                }
-                if state.ahead_end.as_ref().is_some_and(|end| change.private_from <= end.time) {
-                    state.ahead.clear();
-                    state.ahead_end = None;
-                }
-            }
-            _ => {}
-        }
-        for (position, added) in &change.rows {
-            if !is_gone(position) {
-                state.note(position.clone(), *added);
-            }
-        }
-        for (batch, first) in &change.batches {
-            let edge = horizon.as_ref().map_or(0, |horizon| horizon.position.time);
-            // Rows behind those that leave next count all at once.
-            if *first > edge && state.ahead_end.as_ref().is_none_or(|end| *first > end.time) {
-                state.rows = state.rows.map(|rows| rows + batch.len() as u64);
-                continue;
-            }
-            for i in 0..batch.len() {
-                let key = Key::from_slice(&batch.key(i));
-                let position = Position { time: layout.time_of_key(&key).unwrap_or(0), key };
-                if !is_gone(&position) {
-                    state.note(position, true);
-                }
-            }
-        }
-        if let Some(max) = ring.series_max_rows {
-            self.bound_series(state, version, layout, max, change, seq, snapshots)?;
-        }
-        Ok(())
+        state.is_due()
     }
 
     /// The oldest time that is not too old.
-    fn age_bound(&self, table: &Table, layout: &RowLayout, ring: &Ring, state: &mut RingState) -> Result<Option<u64>> {
-        let (Some(retention), Some(lane)) = (ring.retention, TimeLane::of(layout.schema())) else { return Ok(None) };
-        let newest = match state.newest {
-            Some(newest) => newest,
-            None => {
-                let Some(newest) = newest_time(&table.version()) else { return Ok(None) };
-                newest
-            }
-        };
+    fn age_bound(&self, table: &Table, layout: &RowLayout, ring: &Ring, state: &mut RingState) -> Option<u64> {
+        let (retention, lane) = ring.retention.zip(TimeLane::of(layout.schema()))?;
+        let newest = state.newest.or_else(|| newest_time(&table.version()))?;
         state.newest = Some(newest);
         let (newest, clock) = (lane.micros(newest), self.clock_micros());
         state.follows_clock = newest > clock;
         let oldest = newest.min(clock).saturating_sub_unsigned(retention);
-        Ok(Some(lane.at_or_after(oldest)))
-    }
-
-    /// The horizon moves to `to`: rows on the way are no longer counted.
-    fn pass(&self, state: &mut RingState, to: &Position) {
-        let passed = state.ahead.pop_before(to);
-        if state.is_covered(to) {
-            state.rows = state.rows.map(|rows| rows.saturating_sub(passed));
-        } else {
-            state.lose_count();
-        }
+        Some(lane.at_or_after(oldest))
     }
 
     /// Moves the horizon of a table to where its ring says, by a commit without rows: after an ALTER TABLE, at the
@@ -332,7 +259,7 @@ impl Engine {
             let _turn = self.apply_turn.lock();
             let mut state = table.ring.lock();
             state.forget();
-            state.is_unsettled = true;
+            state.due_series.all = table.schema().ring.series_max_rows.is_some();
         }
         self.commit_nothing(table)?;
         self.make_room(table, 0)?;
@@ -346,7 +273,7 @@ impl Engine {
 
     /// The rows of a table that are not behind its horizon.
     pub fn rows_there(&self, table: &Table) -> Result<u64> {
-        count_rows(&table.version(), &table.layout())
+        count_rows(&table.version(), &table.layout(), &Snapshot::latest())
     }
 
     /// The ring that bounds a table: of an index or a tier that of its table.
@@ -364,13 +291,51 @@ impl Engine {
         self.all_tables().iter().try_for_each(|table| self.settle_ring(table, false))
     }
 
-    /// Looks after tables whose age counts from the clock.
+    /// Looks after tables whose age counts from the clock, and after those that a commit left with too many rows.
     pub(crate) fn follow_clock(&self) {
-        for table in self.all_tables() {
-            if table.ring.lock().follows_clock()
-                && let Err(error) = self.commit_nothing(&table)
-            {
+        let tables = self.all_tables();
+        for table in tables.iter().filter(|table| table.ring.lock().follows_clock()) {
+            if let Err(error) = self.move_horizon(table) {
                 tracing::warn!(table = table.name(), %error, "could not move the horizon");
+            }
+        }
+        tables.iter().for_each(|table| self.settle_left(table));
+    }
+}
+
+/// Takes the rows of a commit into the count.
+fn note_change(state: &mut RingState, gate: &Gate, layout: &Arc<RowLayout>, ring: &Ring, change: &RingChange) {
+    if let (Some(newest), Some(known)) = (change.newest, state.newest) {
+        state.newest = Some(known.max(newest));
+    }
+    let horizon = gate.latest();
+    let is_gone = |position: &Position| match (&horizon, layout.places()) {
+        (Some(horizon), Some(places)) => places.is_key_gone(layout, &position.key, horizon),
+        _ => false,
+    };
+    let edge = horizon.as_ref().map_or(0, |horizon| horizon.position.time);
+    match change.private_rows {
+        None => state.note_step(Step::Unknown),
+        // Some of them may be behind the horizon, or leave next.
+        Some(rows) if rows > 0 && (change.private_from <= edge || ring.series_max_rows.is_some()) => {
+            state.note_step(Step::Unknown);
+        }
+        Some(rows) if rows > 0 => state.note_step(Step::Rows(rows, change.private_from)),
+        _ => {}
+    }
+    for (position, added) in change.rows.iter().filter(|(position, _)| !is_gone(position)) {
+        state.note_step(Step::Row(position.clone(), *added));
+    }
+    for (batch, first) in &change.batches {
+        if *first > edge {
+            state.note_step(Step::Batch(batch.clone(), layout.clone(), *first));
+            continue;
+        }
+        for i in 0..batch.len() {
+            let key = Key::from_slice(&batch.key(i));
+            let position = Position { time: layout.time_of_key(&key).unwrap_or(0), key };
+            if !is_gone(&position) {
+                state.note_step(Step::Row(position, true));
             }
         }
     }

@@ -1,24 +1,20 @@
 //! SERIES_MAX_ROWS: the same for each series that is written to.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::{BTreeSet, VecDeque};
 
 use hashbrown::HashMap;
 
-use crate::cursor::Cursor;
 use crate::cursor::Direction;
-use crate::engine::Engine;
 use crate::error::Result;
-use crate::horizon::Position;
+use crate::horizon::{Gate, Horizon, Position};
 use crate::key;
 use crate::limits;
 use crate::memtable::Key;
 use crate::row::RowLayout;
-use crate::snapshot::Snapshot;
-use crate::version::Version;
 
-use super::RingChange;
-use super::RingState;
+use super::counted::Step;
+use super::rows::RowsThen;
+use super::{RingChange, RingState};
 
 /// Oldest keys of a series that the first look finds. Each further look for the same series finds twice as many.
 const SERIES_AHEAD: usize = 16;
@@ -63,6 +59,11 @@ impl KnownSeries {
         Some(state)
     }
 
+    /// The newest of the keys that are known of a series.
+    fn last_ahead(&self, series: &Key) -> Option<Key> {
+        self.of_series.get(series)?.ahead.back().cloned()
+    }
+
     fn put(&mut self, series: Key, state: SeriesState) {
         // A series without rows has a place as well.
         if self.keys + self.of_series.len() >= KEYS_KEPT {
@@ -73,104 +74,222 @@ impl KnownSeries {
     }
 }
 
-impl Engine {
-    /// Raises the floors of the series that a commit wrote to until none has more than `max` rows.
-    #[expect(clippy::too_many_arguments, reason = "one caller, which has it all at hand")]
-    pub(super) fn bound_series(
-        &self,
-        state: &mut RingState,
-        version: &Arc<Version>,
-        layout: &Arc<RowLayout>,
-        max: u64,
-        change: &RingChange,
-        seq: u64,
-        snapshots: &[u64],
-    ) -> Result<()> {
-        if change.private_rows != Some(0) || std::mem::take(&mut state.is_unsettled) {
-            // A large statement: every series may be concerned.
-            return self.bound_all_series(state, version, layout, max, seq, snapshots);
+/// What has to be looked up about series: each with the number of keys that are wanted.
+#[derive(Default)]
+pub(super) struct DueSeries {
+    /// Any may have too many rows.
+    pub all: bool,
+    some: HashMap<Key, usize>,
+}
+
+/// What a look for series is to find.
+pub(super) enum SeriesLook {
+    All,
+    /// Of each series so many keys: those behind a known one, or the first, and then all its rows are counted.
+    Some(Vec<(Key, Option<Key>, usize)>),
+}
+
+/// What it found.
+pub(super) enum FoundSeries {
+    /// The series that had too many rows: the oldest key that is left, and how many rows go.
+    All(Vec<(Key, Key, u64)>),
+    Some(Vec<(Key, OfSeries)>),
+}
+
+pub(super) enum OfSeries {
+    Counted(SeriesState),
+    Further(Vec<Key>),
+}
+
+/// A commit that moves floors.
+pub(super) struct Turn<'a> {
+    pub gate: &'a Gate,
+    pub layout: &'a RowLayout,
+    pub seq: u64,
+    pub snapshots: &'a [u64],
+}
+
+impl DueSeries {
+    pub fn is_empty(&self) -> bool {
+        !self.all && self.some.is_empty()
+    }
+
+    /// What is to be found about series that are in part known.
+    pub fn look(&self, known: &KnownSeries) -> SeriesLook {
+        match self.all {
+            true => SeriesLook::All,
+            false => {
+                let some = self.some.iter().map(|(series, &keys)| (series.clone(), known.last_ahead(series), keys));
+                SeriesLook::Some(some.collect())
+            }
         }
-        let horizon = version.gate.latest();
-        let is_gone = |key: &Key| match (&horizon, layout.places()) {
-            (Some(horizon), Some(places)) => places.is_key_gone(layout, key, horizon),
-            _ => false,
+    }
+}
+
+impl SeriesLook {
+    /// Finds it, of a table as it was after some commit.
+    pub fn find(self, then: &RowsThen<'_>, max: u64) -> Result<FoundSeries> {
+        let some = match self {
+            SeriesLook::All => return look_for_all_series(then, max),
+            SeriesLook::Some(some) => some,
         };
+        let found = some.into_iter().map(|(series, after, keys)| {
+            let of_series = match after {
+                None => OfSeries::Counted(count_series(then, &series, keys)?),
+                Some(last) => {
+                    let mut further = Vec::new();
+                    walk_series(then, &series, (&last, false), &mut |key| {
+                        further.push(Key::from_slice(key));
+                        further.len() < keys
+                    })?;
+                    OfSeries::Further(further)
+                }
+            };
+            Ok((series, of_series))
+        });
+        Ok(FoundSeries::Some(found.collect::<Result<_>>()?))
+    }
+}
+
+impl RingState {
+    /// Raises the floors of the series that a commit wrote to until none has more than `max` rows, as far as it is known which
+    /// rows go. What is not known is due.
+    pub(super) fn bound_series(&mut self, max: u64, change: &RingChange, turn: &Turn<'_>) {
+        // After a large statement every series may be concerned.
+        self.due_series.all |= change.private_rows != Some(0);
+        if self.due_series.all {
+            return;
+        }
+        let horizon = turn.gate.latest();
+        let is_gone = |key: &Key| is_gone(turn.layout, horizon.as_ref(), key);
         let mut rows = change.rows.iter().peekable();
         while let Some((position, _)) = rows.peek() {
-            let series = Key::from_slice(layout.series_of(&position.key).unwrap_or(&[]));
-            let mut known = state.series.take(&series);
-            let has_room = state.series.keys < KEYS_OF_LONG_LOOKS;
-            let block = known.as_ref().filter(|_| has_room).map_or(SERIES_AHEAD, |known| known.block);
-            known = known.and_then(|known| known.without_gone(&is_gone));
+            let series = Key::from_slice(turn.layout.series_of(&position.key).unwrap_or(&[]));
+            let known = self.series.take(&series);
+            let keys = self.keys_of_look(known.as_ref());
+            let mut known = known.and_then(|known| known.without_gone(&is_gone));
             while let Some((position, added)) = rows.next_if(|(p, _)| p.key.starts_with(&series)) {
                 if !is_gone(&position.key) {
                     known = known.and_then(|known| known.note(&position.key, *added));
                 }
             }
-            let mut of_series = match known {
-                Some(known) => SeriesState { block, ..known },
-                None => count_series(version, layout, &series, block)?,
-            };
-            while of_series.rows > max {
-                if of_series.ahead.len() < 2 && !of_series.look_further(version, layout, &series)? {
-                    // Fewer rows than were counted.
-                    of_series = count_series(version, layout, &series, block)?;
-                }
-                let leaving = of_series.rows.saturating_sub(max).min(of_series.ahead.len().saturating_sub(1) as u64);
-                for key in of_series.ahead.drain(..leaving as usize) {
-                    state.note(Position { time: layout.time_of_key(&key).unwrap_or(0), key }, false);
-                }
-                of_series.rows -= leaving;
-                state.fallen += leaving;
-                match of_series.ahead.front() {
-                    Some(floor) if leaving > 0 => version.gate.raise_floor(seq, &series, floor.clone(), snapshots),
-                    _ => break,
-                }
+            match known {
+                Some(known) => self.bound_one(series, known, max, turn),
+                None => _ = self.due_series.some.entry(series).or_insert(keys),
             }
-            state.series.put(series, of_series);
         }
-        Ok(())
     }
 
-    /// Looks through the whole table for series that have more than `max` rows.
-    pub(super) fn bound_all_series(
-        &self,
-        state: &mut RingState,
-        version: &Arc<Version>,
-        layout: &Arc<RowLayout>,
-        max: u64,
-        seq: u64,
-        snapshots: &[u64],
-    ) -> Result<()> {
-        state.lose_count();
-        state.series.clear();
-        let mut cursor = Cursor::new(version.clone(), layout.clone(), Snapshot::latest(), None);
-        cursor.seek(None, true, Direction::Backward)?;
-        let mut series = None;
-        let mut oldest = Key::new();
-        let mut rows = 0;
-        let mut key = Vec::new();
-        while let Some(span) = cursor.next_span(limits::GROUP_ROWS)? {
-            for n in 0..span.rows {
-                key.clear();
-                span.group.push_key(span.row(n), &mut key)?;
-                let of_row = layout.series_of(&key).unwrap_or(&[]);
-                if series.as_deref() != Some(of_row) {
-                    series = Some(of_row.to_vec());
-                    rows = 0;
+    fn keys_of_look(&self, known: Option<&SeriesState>) -> usize {
+        let has_room = self.series.keys < KEYS_OF_LONG_LOOKS;
+        known.filter(|_| has_room).map_or(SERIES_AHEAD, |known| known.block)
+    }
+
+    /// Raises the floor of a series until it has no more than `max` rows.
+    fn bound_one(&mut self, series: Key, mut of_series: SeriesState, max: u64, turn: &Turn<'_>) {
+        let leaving = of_series.rows.saturating_sub(max).min(of_series.ahead.len().saturating_sub(1) as u64);
+        for key in of_series.ahead.drain(..leaving as usize) {
+            self.note_step(Step::Row(Position { time: turn.layout.time_of_key(&key).unwrap_or(0), key }, false));
+        }
+        of_series.rows -= leaving;
+        self.fallen += leaving;
+        if let Some(floor) = of_series.ahead.front().filter(|_| leaving > 0) {
+            turn.gate.raise_floor(turn.seq, &series, floor.clone(), turn.snapshots);
+        }
+        if of_series.rows > max {
+            let leaving_yet = (of_series.rows - max).min(limits::SERIES_LOOK_KEYS) as usize;
+            let keys = self.keys_of_look(Some(&of_series)).max(leaving_yet);
+            self.due_series.some.insert(series.clone(), keys);
+        }
+        self.series.put(series, of_series);
+    }
+
+    /// Takes up what a look found, and what commits did since it began.
+    pub(super) fn adopt_series(&mut self, found: FoundSeries, steps: &[Step], max: u64, turn: &Turn<'_>) {
+        let mut of_series: HashMap<&[u8], Vec<(&Key, bool)>> = HashMap::new();
+        for step in steps {
+            if let Step::Row(position, added) = step {
+                let series = turn.layout.series_of(&position.key).unwrap_or(&[]);
+                of_series.entry(series).or_default().push((&position.key, *added));
+            }
+        }
+        match found {
+            FoundSeries::All(floors) => {
+                self.note_step(Step::Unknown);
+                self.series.clear();
+                self.due_series.all = false;
+                for (series, floor, rows) in floors {
+                    // Where rows went, there may be too few of them now.
+                    if of_series.get(&*series).is_none_or(|rows| rows.iter().all(|(_, added)| *added)) {
+                        turn.gate.raise_floor(turn.seq, &series, floor, turn.snapshots);
+                        self.fallen += rows;
+                    }
                 }
-                rows += 1;
-                state.fallen += u64::from(rows > max);
-                if rows == max {
-                    oldest = Key::from_slice(&key);
-                } else if rows == max + 1 {
-                    // What is below is passed over: the cursor has the horizon of before.
-                    version.gate.raise_floor(seq, of_row, std::mem::take(&mut oldest), snapshots);
+                let again = of_series.into_keys().map(|series| (Key::from_slice(series), SERIES_AHEAD));
+                self.due_series.some = again.collect();
+            }
+            FoundSeries::Some(some) => {
+                let horizon = turn.gate.latest();
+                let is_gone = |key: &Key| is_gone(turn.layout, horizon.as_ref(), key);
+                for (series, found) in some {
+                    let keys = self.due_series.some.remove(&series).unwrap_or(SERIES_AHEAD);
+                    let steps = of_series.remove(&*series).unwrap_or_default();
+                    let known = match found {
+                        OfSeries::Counted(counted) => {
+                            steps.iter().try_fold(counted, |known, (key, added)| known.note(key, *added))
+                        }
+                        OfSeries::Further(further) => {
+                            self.series.take(&series).and_then(|known| known.with_further(further, &steps))
+                        }
+                    };
+                    match known.and_then(|known| known.without_gone(&is_gone)) {
+                        Some(known) => self.bound_one(series, known, max, turn),
+                        None => _ = self.due_series.some.insert(series, keys.min(MOST_AHEAD)),
+                    }
                 }
             }
         }
-        Ok(())
     }
+}
+
+fn is_gone(layout: &RowLayout, horizon: Option<&Horizon>, key: &Key) -> bool {
+    match (horizon, layout.places()) {
+        (Some(horizon), Some(places)) => places.is_key_gone(layout, key, horizon),
+        _ => false,
+    }
+}
+
+/// Looks through a whole table for series that have more than `max` rows.
+fn look_for_all_series(then: &RowsThen<'_>, max: u64) -> Result<FoundSeries> {
+    let mut floors: Vec<(Key, Key, u64)> = Vec::new();
+    let mut cursor = then.cursor();
+    cursor.seek(None, true, Direction::Backward)?;
+    let mut series: Option<Vec<u8>> = None;
+    let mut oldest = Key::new();
+    let mut rows = 0;
+    let mut key = Vec::new();
+    while let Some(span) = cursor.next_span(limits::GROUP_ROWS)? {
+        for n in 0..span.rows {
+            key.clear();
+            span.group.push_key(span.row(n), &mut key)?;
+            let of_row = then.layout.series_of(&key).unwrap_or(&[]);
+            if series.as_deref() != Some(of_row) {
+                series = Some(of_row.to_vec());
+                rows = 0;
+            }
+            rows += 1;
+            if rows == max {
+                oldest = Key::from_slice(&key);
+            } else if rows == max + 1 {
+                floors.push((Key::from_slice(of_row), std::mem::take(&mut oldest), 1));
+            } else if rows > max
+                && let Some((.., fallen)) = floors.last_mut()
+            {
+                *fallen += 1;
+            }
+        }
+    }
+    Ok(FoundSeries::All(floors))
 }
 
 impl SeriesState {
@@ -185,16 +304,22 @@ impl SeriesState {
         (self.rows == 0 || !self.ahead.is_empty()).then_some(self)
     }
 
-    /// Finds the keys that follow those that are known; false if there are none.
-    fn look_further(&mut self, version: &Arc<Version>, layout: &Arc<RowLayout>, series: &[u8]) -> Result<bool> {
-        let Some(last) = self.ahead.back().cloned() else { return Ok(false) };
-        let wanted = self.ahead.len() + self.block;
-        walk_series(version, layout, series, (&last, false), &mut |key| {
-            self.ahead.push_back(Key::from_slice(key));
-            self.ahead.len() < wanted
-        })?;
+    /// With the keys that followed those that were known, and what became of them since; `None` if there are none: it has fewer
+    /// rows than were counted.
+    fn with_further(mut self, further: Vec<Key>, steps: &[(&Key, bool)]) -> Option<SeriesState> {
+        let last = self.ahead.back()?;
+        let mut keys: BTreeSet<Key> = further.into_iter().collect();
+        let end = keys.last()?.clone();
+        for (key, added) in steps.iter().filter(|(key, _)| **key <= end) {
+            match added {
+                true => _ = keys.insert((*key).clone()),
+                false => _ = keys.remove(*key),
+            }
+        }
+        let (is_more, last) = (keys.last() > Some(last), last.clone());
+        self.ahead.extend(keys.into_iter().filter(|key| *key > last));
         self.block = next_block(self.block);
-        Ok(self.ahead.len() > 1)
+        is_more.then_some(self)
     }
 
     /// Takes a row into the count; `None` if that cannot be done without looking.
@@ -216,11 +341,11 @@ impl SeriesState {
 }
 
 /// Counts the rows of a series and finds the oldest.
-fn count_series(version: &Arc<Version>, layout: &Arc<RowLayout>, series: &[u8], block: usize) -> Result<SeriesState> {
-    let floor = version.gate.latest().and_then(|horizon| horizon.floor(series));
+fn count_series(then: &RowsThen<'_>, series: &[u8], block: usize) -> Result<SeriesState> {
+    let floor = then.version.gate.at(then.snapshot.seq()).and_then(|horizon| horizon.floor(series));
     let mut ahead = VecDeque::new();
     let mut rows = 0;
-    walk_series(version, layout, series, (floor.as_deref().unwrap_or(series), true), &mut |key| {
+    walk_series(then, series, (floor.as_deref().unwrap_or(series), true), &mut |key| {
         rows += 1;
         if ahead.len() < block {
             ahead.push_back(Key::from_slice(key));
@@ -236,13 +361,12 @@ fn next_block(block: usize) -> usize {
 
 /// Walks over the rows of a series from a key on, that one too or not, for as long as `take` wants more.
 fn walk_series(
-    version: &Arc<Version>,
-    layout: &Arc<RowLayout>,
+    then: &RowsThen<'_>,
     series: &[u8],
     (from, is_included): (&[u8], bool),
     take: &mut dyn FnMut(&[u8]) -> bool,
 ) -> Result<()> {
-    let mut cursor = Cursor::new(version.clone(), layout.clone(), Snapshot::latest(), None);
+    let mut cursor = then.cursor();
     let end = key::prefix_end(series);
     cursor.set_bounds(Some(from), end.as_deref());
     cursor.seek(Some(from), is_included, Direction::Forward)?;
@@ -267,7 +391,10 @@ mod tests {
 
     use std::cell::Cell;
 
+    use std::sync::Arc;
+
     use super::*;
+    use crate::engine::Engine;
     use crate::fs::sim::SimFs;
     use crate::schema::{Ring, Schema};
     use crate::table::Table;

@@ -67,6 +67,11 @@ impl TxnTable {
 }
 
 impl Watched {
+    /// The table, which has a ring.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
     /// Refused rows that were not told yet, and those that the commit lost.
     fn loss(mut self) -> Option<Loss> {
         let (left_out, lost) = {
@@ -74,7 +79,7 @@ impl Watched {
             (std::mem::take(&mut own.left_out), std::mem::take(&mut own.lost))
         };
         let at_commit = left_out
-            + lost.count(&self.layout).unwrap_or_else(|error| {
+            + lost.count(&self.table, &self.layout).unwrap_or_else(|error| {
                 tracing::warn!(table = self.table.name(), %error, "could not count the rows that were too old");
                 0
             });
