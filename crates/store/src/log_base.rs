@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use rrd_codec::{Column, Values};
 
-use crate::log_record::{Form, Input};
+use crate::log_record::Input;
 use crate::row::RowLayout;
 use crate::schema::{ColumnDef, Lane};
 use crate::segment::push_varint;
@@ -168,15 +168,15 @@ pub fn set_forgets(encoded: &mut [u8]) {
 /// Reads what [`encode`] wrote for commit `seq`, whose record ends at `end`, and keeps it. Gives the columns and where the
 /// log has to be kept from; `None` if the bytes make no sense, or what they lean on is not there.
 pub fn decode(
-    (form, bytes): (Form, &[u8]),
+    bytes: &[u8],
     layout: &RowLayout,
     bases: &mut Bases,
     (seq, end): (u64, Lsn),
 ) -> Option<(Arc<Vec<Column>>, u64)> {
     let mut input = Input(bytes);
     let flags = input.u8()?;
-    let rows = usize::try_from(input.number(form)?).ok()?;
-    let on = if form == Form::Short { input.varint()? } else { input.u64()? };
+    let rows = usize::try_from(input.number()?).ok()?;
+    let on = input.varint()?;
     if flags & !FORGET != 0 || rows == 0 || rows > MOST_ROWS {
         return None;
     }
@@ -206,12 +206,11 @@ pub fn decode(
 
 fn decode_column(input: &mut Input<'_>, def: &ColumnDef, before: Option<&Column>, rows: usize) -> Option<Column> {
     let column = match input.u8()? {
-        PLAIN => rrd_codec::decode(input.bytes(Form::Short)?, def.lane.kind(), rows).ok()?,
+        PLAIN => rrd_codec::decode(input.bytes()?, def.lane.kind(), rows).ok()?,
         SAME => before?.clone(),
         DIFFERENCES => {
             let Values::Int(before) = without_nulls(before?)? else { return None };
-            let sums =
-                before.iter().zip(numbers(input.bytes(Form::Short)?, rows)?).map(|(v, d)| v.wrapping_add(unzigzag(d)));
+            let sums = before.iter().zip(numbers(input.bytes()?, rows)?).map(|(v, d)| v.wrapping_add(unzigzag(d)));
             Column { values: Values::Int(sums.collect()), nulls: None }
         }
         DECIMALS => {
@@ -221,8 +220,7 @@ fn decode_column(input: &mut Input<'_>, def: &ColumnDef, before: Option<&Column>
                 let digits = digits(*v, power)?.wrapping_add(unzigzag(d) as i64);
                 (digits.unsigned_abs() < LARGEST).then(|| (digits as f64 / power).to_bits())
             };
-            let floats: Option<Vec<u64>> =
-                before.iter().zip(numbers(input.bytes(Form::Short)?, rows)?).map(float).collect();
+            let floats: Option<Vec<u64>> = before.iter().zip(numbers(input.bytes()?, rows)?).map(float).collect();
             Column { values: Values::F64(floats?), nulls: None }
         }
         _ => return None,
@@ -482,15 +480,6 @@ mod tests {
         )
     }
 
-    /// What version 5 wrote.
-    fn long_form(bytes: &[u8]) -> Vec<u8> {
-        let mut input = Input(bytes);
-        let mut out = vec![input.u8().unwrap()];
-        out.extend((input.varint().unwrap() as u32).to_le_bytes());
-        out.extend(input.varint().unwrap().to_le_bytes());
-        [&out, input.0].concat()
-    }
-
     proptest! {
         #[test]
         fn rows_come_back_from_differences_and_no_bytes_panic(
@@ -522,14 +511,11 @@ mod tests {
                     again.rows = replayed.rows;
                     again
                 };
-                decode((Form::Short, &damaged), &layout, &mut again(), (seq, Lsn(seq * 100 + 1)));
-                // Logs of version 5 have them in the long form.
-                let (form, bytes) = if seq % 3 == 0 { (Form::Long, long_form(&bytes)) } else { (Form::Short, bytes) };
+                decode(&damaged, &layout, &mut again(), (seq, Lsn(seq * 100 + 1)));
                 for len in 0..bytes.len() {
-                    prop_assert!(decode((form, &bytes[..len]), &layout, &mut again(), (seq, Lsn(1))).is_none());
+                    prop_assert!(decode(&bytes[..len], &layout, &mut again(), (seq, Lsn(1))).is_none());
                 }
-                let kept = (form, bytes.as_slice());
-                let (columns, start) = decode(kept, &layout, &mut replayed, (seq, Lsn(seq * 100 + 1))).unwrap();
+                let (columns, start) = decode(&bytes, &layout, &mut replayed, (seq, Lsn(seq * 100 + 1))).unwrap();
                 prop_assert_eq!(start, 100);
                 let mut found = Vec::new();
                 for_each_row(&columns, &layout, &mut |row| found.push(row.to_vec()));
@@ -566,10 +552,10 @@ mod tests {
         let (first, kept) = poll(1, true);
         bases.lock().keep(kept, true, 1, Lsn(10), 0);
         assert!(
-            decode((Form::Short, &poll(2, true).0), &layout, &mut Bases::default(), (2, Lsn(20))).is_none(),
+            decode(&poll(2, true).0, &layout, &mut Bases::default(), (2, Lsn(20))).is_none(),
             "its base is missing"
         );
-        assert!(decode((Form::Short, &poll(2, false).0), &layout, &mut Bases::default(), (2, Lsn(20))).is_some());
+        assert!(decode(&poll(2, false).0, &layout, &mut Bases::default(), (2, Lsn(20))).is_some());
         let (_, leaning) = poll(2, true);
         let (_, faster) = poll(3, true);
         bases.lock().keep(faster, false, 2, Lsn(20), 10);
@@ -577,6 +563,6 @@ mod tests {
         bases.lock().forget();
         assert!(!bases.lock().still_has(&leaning));
         assert_eq!(poll(4, true).1.start(), None);
-        assert!(decode((Form::Short, &first), &layout, &mut Bases::default(), (1, Lsn(10))).is_some());
+        assert!(decode(&first, &layout, &mut Bases::default(), (1, Lsn(10))).is_some());
     }
 }

@@ -3,8 +3,7 @@
 //! `[kind 5][seq]` then the body: `[tables]`, each `[table][schema version][writes]`, each write `[0 put | 1 delete | 2 horizon |
 //! 3 floors | 4 rows | 6 rows that others lean on][length][row bytes | sort key | position | floors | columns of many rows]`;
 //! all numbers are varints. A prepared transaction has two records: `[kind 6]`, then XID, body and manifest edits of its
-//! segments, each behind its length; then `[kind 3][first seq u64][seq u64][XID]` or `[kind 4][XID]`. Logs of version 5 and
-//! before have numbers of fixed width, in records of kinds 1 and 2 and rows of kind 5.
+//! segments, each behind its length; then `[kind 3][first seq u64][seq u64][XID]` or `[kind 4][XID]`.
 //!
 //! Many short rows are written column by column, as in segments: a commit with readings of many series takes a fifth of
 //! the bytes then. Rows that others lean on may be differences to those of an earlier record, see `log_base.rs`.
@@ -23,10 +22,6 @@ use crate::ring::encode_floors;
 use crate::row::RowLayout;
 use crate::segment::{push_varint, take_varint};
 
-/// First byte of a commit record in the long form.
-const LONG_COMMIT: u8 = 1;
-/// First byte of a prepare record in the long form.
-const LONG_PREPARE: u8 = 2;
 /// First byte of the record that commits a prepared transaction.
 const COMMIT_PREPARED: u8 = 3;
 /// First byte of the record that forgets a prepared transaction.
@@ -46,21 +41,10 @@ const HORIZON: u8 = 2;
 const FLOORS: u8 = 3;
 /// The same: many rows.
 const ROWS: u8 = 4;
-/// The same: many rows that others lean on, in the long form.
-const LONG_KEPT: u8 = 5;
 /// The same: many rows that others lean on.
 const KEPT: u8 = 6;
 /// Behind the writes to a table.
 const END: u8 = 7;
-
-/// How numbers are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// In a fixed width; read only.
-    Long,
-    /// As varints: a commit of a few readings is half as long.
-    Short,
-}
 
 /// Fewer rows than this are written as they are: blocks have a length and a head each.
 const FEWEST_ROWS: usize = 16;
@@ -88,7 +72,7 @@ pub enum Record<'a> {
     /// A commit.
     Commit { seq: u64, tables: Vec<LoggedTable<'a>> },
     /// First phase of a commit: the body of a commit record, and edits for its segments.
-    Prepare { xid: &'a [u8], body: (Form, &'a [u8]), edits: &'a [u8] },
+    Prepare { xid: &'a [u8], body: &'a [u8], edits: &'a [u8] },
     /// Second phase: segments are numbered from `first_seq` on, rows have `seq`.
     CommitPrepared { first_seq: u64, seq: u64, xid: &'a [u8] },
     /// Second phase: it never was.
@@ -124,7 +108,7 @@ pub enum LoggedWrite<'a> {
     /// Many rows; see [`for_each_row`].
     Rows(&'a [u8]),
     /// Many rows that others lean on; see [`log_base::decode`].
-    Kept(Form, &'a [u8]),
+    Kept(&'a [u8]),
     /// Sort key.
     Delete(&'a [u8]),
     /// No write: where the horizon was. An encoded position.
@@ -226,7 +210,7 @@ pub fn for_each_row(rows: &[u8], layout: &RowLayout, take: &mut dyn FnMut(&[u8])
     let count = usize::try_from(input.u32()?).ok()?;
     let mut columns: Vec<Column> = Vec::new();
     for def in &layout.schema().columns {
-        let column = rrd_codec::decode(input.bytes(Form::Long)?, def.lane.kind(), count).ok()?;
+        let column = rrd_codec::decode(input.block()?, def.lane.kind(), count).ok()?;
         log_base::fits(def, &column).then(|| columns.push(column))?;
     }
     input.0.is_empty().then_some(())?;
@@ -237,17 +221,12 @@ pub fn for_each_row(rows: &[u8], layout: &RowLayout, take: &mut dyn FnMut(&[u8])
 /// Reads a record; `None` if it is not one (damage that a checksum missed, or a newer format).
 pub fn decode(record: &[u8]) -> Option<Record<'_>> {
     let mut input = Input(record);
-    let kind = input.u8()?;
-    let form = if matches!(kind, COMMIT | PREPARE) { Form::Short } else { Form::Long };
-    let record = match kind {
-        COMMIT | LONG_COMMIT => {
-            let seq = if form == Form::Short { input.varint()? } else { input.u64()? };
-            return Some(Record::Commit { seq, tables: decode_body(form, input.0)? });
+    let record = match input.u8()? {
+        COMMIT => {
+            let seq = input.varint()?;
+            return Some(Record::Commit { seq, tables: decode_body(input.0)? });
         }
-        PREPARE | LONG_PREPARE => {
-            let (xid, body) = (input.bytes(form)?, input.bytes(form)?);
-            Record::Prepare { xid, body: (form, body), edits: input.bytes(form)? }
-        }
+        PREPARE => Record::Prepare { xid: input.bytes()?, body: input.bytes()?, edits: input.bytes()? },
         COMMIT_PREPARED => {
             Record::CommitPrepared { first_seq: input.u64()?, seq: input.u64()?, xid: std::mem::take(&mut input.0) }
         }
@@ -258,27 +237,26 @@ pub fn decode(record: &[u8]) -> Option<Record<'_>> {
 }
 
 /// Reads the body of a commit.
-pub fn decode_body(form: Form, body: &[u8]) -> Option<Vec<LoggedTable<'_>>> {
+pub fn decode_body(body: &[u8]) -> Option<Vec<LoggedTable<'_>>> {
     let mut input = Input(body);
     let mut tables = Vec::new();
-    for _ in 0..input.number(form)? {
-        let table = TableId(input.number(form)?);
-        let schema_version = input.number(form)?;
+    for _ in 0..input.number()? {
+        let table = TableId(input.number()?);
+        let schema_version = input.number()?;
         let mut writes = Vec::new();
-        let count = if form == Form::Long { Some(input.number(form)? as usize) } else { None };
-        while count.is_none_or(|count| writes.len() < count) {
+        loop {
             let kind = input.u8()?;
-            if (form, kind) == (Form::Short, END) {
+            if kind == END {
                 break;
             }
-            let bytes = input.bytes(form)?;
-            writes.push(match (form, kind) {
-                (_, PUT) => LoggedWrite::Put(bytes),
-                (_, DELETE) => LoggedWrite::Delete(bytes),
-                (_, HORIZON) => LoggedWrite::Horizon(bytes),
-                (_, FLOORS) => LoggedWrite::Floors(bytes),
-                (_, ROWS) => LoggedWrite::Rows(bytes),
-                (Form::Long, LONG_KEPT) | (Form::Short, KEPT) => LoggedWrite::Kept(form, bytes),
+            let bytes = input.bytes()?;
+            writes.push(match kind {
+                PUT => LoggedWrite::Put(bytes),
+                DELETE => LoggedWrite::Delete(bytes),
+                HORIZON => LoggedWrite::Horizon(bytes),
+                FLOORS => LoggedWrite::Floors(bytes),
+                ROWS => LoggedWrite::Rows(bytes),
+                KEPT => LoggedWrite::Kept(bytes),
                 _ => return None,
             });
         }
@@ -302,17 +280,20 @@ impl<'a> Input<'a> {
         take_varint(&mut self.0)
     }
 
-    /// A number below 2^32.
-    pub fn number(&mut self, form: Form) -> Option<u32> {
-        match form {
-            Form::Long => self.u32(),
-            Form::Short => self.varint()?.try_into().ok(),
-        }
+    /// A varint below 2^32.
+    pub fn number(&mut self) -> Option<u32> {
+        self.varint()?.try_into().ok()
     }
 
-    /// Bytes behind their length.
-    pub fn bytes(&mut self, form: Form) -> Option<&'a [u8]> {
-        let len = self.number(form)? as usize;
+    /// Bytes after their length, a varint.
+    pub fn bytes(&mut self) -> Option<&'a [u8]> {
+        let len = self.number()? as usize;
+        self.take(len)
+    }
+
+    /// A block after its length in 4 bytes.
+    fn block(&mut self) -> Option<&'a [u8]> {
+        let len = self.u32()? as usize;
         self.take(len)
     }
 
@@ -371,52 +352,19 @@ mod tests {
         row
     }
 
-    /// A body as version 5 wrote it.
-    fn long_form(tables: &[LoggedTable<'_>]) -> Vec<u8> {
-        let mut out = (tables.len() as u32).to_le_bytes().to_vec();
-        for LoggedTable { table, schema_version, writes } in tables {
-            [table.0, *schema_version, writes.len() as u32].iter().for_each(|n| out.extend(n.to_le_bytes()));
-            for write in writes {
-                let (kind, bytes) = match write {
-                    LoggedWrite::Put(bytes) => (0, bytes),
-                    LoggedWrite::Delete(bytes) => (1, bytes),
-                    LoggedWrite::Horizon(bytes) => (2, bytes),
-                    LoggedWrite::Floors(bytes) => (3, bytes),
-                    LoggedWrite::Rows(bytes) => (4, bytes),
-                    LoggedWrite::Kept(_, bytes) => (5, bytes),
-                };
-                out.push(kind);
-                out.extend((bytes.len() as u32).to_le_bytes());
-                out.extend_from_slice(bytes);
-            }
-        }
-        out
-    }
-
-    /// The worked example of docs/format.md, and the same record of version 5.
+    /// The worked example of docs/format.md.
     #[test]
-    fn the_documented_record_reads_in_both_forms() {
+    fn the_documented_record_reads() {
         let row = b"\x08\x07\0\0\x80\x03\0\0\0\0\0\0\0\0\x80\x35\x40\x03\0\0\0a\0b";
         let tables = vec![LoggedTable { table: TableId(5), schema_version: 1, writes: vec![LoggedWrite::Put(row)] }];
-        let short = [b"\x05\x09\x01\x05\x01\0\x18", row.as_slice(), b"\x07"].concat();
-        let long = [b"\x01\x09\0\0\0\0\0\0\0".as_slice(), &long_form(&tables)].concat();
-        assert_eq!((short.len(), long.len()), (32, 54));
-        for record in [short, long] {
-            match decode(&record) {
-                Some(Record::Commit { seq, tables: found }) => assert_eq!((seq, &found), (9, &tables)),
-                _ => panic!("{record:?}"),
-            }
+        let record = [b"\x05\x09\x01\x05\x01\0\x18", row.as_slice(), b"\x07"].concat();
+        assert_eq!(record.len(), 32);
+        match decode(&record) {
+            Some(Record::Commit { seq, tables: found }) => assert_eq!((seq, &found), (9, &tables)),
+            _ => panic!("{record:?}"),
         }
         let prepare = prepare(b"xid", b"body", b"edits");
-        let of_version_5 = b"\x02\x03\0\0\0xid\x04\0\0\0body\x05\0\0\0edits".to_vec();
-        for (record, form) in [(prepare, Form::Short), (of_version_5, Form::Long)] {
-            match decode(&record) {
-                Some(Record::Prepare { xid: b"xid", body, edits: b"edits" }) => {
-                    assert_eq!(body, (form, b"body".as_slice()));
-                }
-                _ => panic!("{record:?}"),
-            }
-        }
+        assert!(matches!(decode(&prepare), Some(Record::Prepare { xid: b"xid", body: b"body", edits: b"edits" })));
     }
 
     type Bytes = Vec<Vec<u8>>;
@@ -424,7 +372,7 @@ mod tests {
     /// Rows, and keys of deletes, of a body with one table.
     fn read(body: &[u8], layout: &RowLayout) -> Option<(Bytes, Bytes)> {
         let (mut rows, mut deletes) = (Vec::new(), Vec::new());
-        for write in decode_body(Form::Short, body)?.first()?.writes.iter() {
+        for write in decode_body(body)?.first()?.writes.iter() {
             match write {
                 LoggedWrite::Put(row) => rows.push(row.to_vec()),
                 LoggedWrite::Rows(many) => for_each_row(many, layout, &mut |row| rows.push(row.to_vec()))?,
@@ -475,9 +423,6 @@ mod tests {
             };
             let mut body = encode(&[part]);
             prop_assert_eq!(read(&body, &layout), Some((rows, keys)));
-            let tables = decode_body(Form::Short, &body);
-            let long = long_form(tables.as_deref().unwrap_or(&[]));
-            prop_assert_eq!(decode_body(Form::Long, &long), tables);
             for len in 0..body.len() {
                 prop_assert_eq!(read(&body[..len], &layout), None, "a prefix of {} bytes", len);
             }

@@ -20,7 +20,7 @@ use crate::horizon::Position;
 use crate::limits;
 use crate::live::LiveSegment;
 use crate::lock::LockMode;
-use crate::log_record::{self, Form, LoggedWrite};
+use crate::log_record::{self, LoggedWrite};
 use crate::manifest::edit::Edit;
 use crate::memtable::Key;
 use crate::own::{OwnWrite, OwnWrites, PrivateSegment};
@@ -341,7 +341,7 @@ pub(crate) struct OpenPrepare {
     /// Where the record ends.
     pub lsn: Lsn,
     /// As in a commit record.
-    pub body: (Form, Vec<u8>),
+    pub body: Vec<u8>,
     /// Of its segments.
     pub edits: Vec<u8>,
 }
@@ -357,9 +357,9 @@ pub(crate) struct Replayed {
 
 impl Replayed {
     /// A prepare record.
-    pub fn prepare(&mut self, xid: &[u8], lsn: Lsn, (form, body): (Form, &[u8]), edits: &[u8]) {
+    pub fn prepare(&mut self, xid: &[u8], lsn: Lsn, body: &[u8], edits: &[u8]) {
         self.open.retain(|known| known.xid != xid);
-        let (body, edits) = ((form, body.to_vec()), edits.to_vec());
+        let (body, edits) = (body.to_vec(), edits.to_vec());
         self.open.push(OpenPrepare { xid: xid.to_vec(), lsn, body, edits });
     }
 
@@ -384,9 +384,9 @@ impl Replayed {
 }
 
 fn prepared_of(tables: &Tables, open: OpenPrepare, owner: u64, open_segment: OpenSegment<'_>) -> Option<Arc<Prepared>> {
-    let OpenPrepare { xid, lsn, body: (form, body), edits } = open;
+    let OpenPrepare { xid, lsn, body, edits } = open;
     let mut writes: Vec<TableWrites> = Vec::new();
-    for logged in log_record::decode_body(form, &body)? {
+    for logged in log_record::decode_body(&body)? {
         let Some(table) = tables.by_id.get(&logged.table) else { continue };
         let layout = table.layout();
         let mut own = OwnWrites::default();

@@ -64,8 +64,7 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
                 newest_seq = newest_seq.max(seq);
                 // No prepare record: its log file is gone, because everything of it is in segments.
                 let Some(open) = prepared.decided(xid) else { return Ok(()) };
-                let (form, body) = &open.body;
-                let writes = log_record::decode_body(*form, body).ok_or_else(damaged)?;
+                let writes = log_record::decode_body(&open.body).ok_or_else(damaged)?;
                 writes.iter().try_for_each(|t| replay(&tables, seq, open.lsn, t)).ok_or_else(damaged)?;
                 let edits = crate::manifest::decode_edits(&open.edits).ok_or_else(damaged)?;
                 for edit in missing_links(&state, edits, first_seq, seq) {
@@ -255,8 +254,8 @@ fn replay(tables: &Tables, seq: u64, lsn: Lsn, logged: &LoggedTable<'_>) -> Opti
     if seq <= table.flushed_seq.load(Ordering::Relaxed) {
         // What is not in segments may lean on it. What it leans on itself may be gone.
         for write in logged.writes.iter().filter(|_| is_known) {
-            if let LoggedWrite::Kept(form, bytes) = *write {
-                read_kept((form, bytes));
+            if let LoggedWrite::Kept(bytes) = *write {
+                read_kept(bytes);
             }
         }
         return Some(());
@@ -277,8 +276,8 @@ fn replay(tables: &Tables, seq: u64, lsn: Lsn, logged: &LoggedTable<'_>) -> Opti
         match write {
             LoggedWrite::Put(row) => layout.check(row).then(|| put(row))?,
             LoggedWrite::Rows(rows) => log_record::for_each_row(rows, &layout, &mut put)?,
-            LoggedWrite::Kept(form, bytes) => {
-                let (columns, from) = read_kept((*form, *bytes))?;
+            LoggedWrite::Kept(bytes) => {
+                let (columns, from) = read_kept(bytes)?;
                 start = start.min(from);
                 log_base::for_each_row(&columns, &layout, &mut put);
             }

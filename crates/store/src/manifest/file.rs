@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 /// The first eight bytes of a manifest.
 const MAGIC: [u8; 8] = *b"RRD man\n";
 
-/// The newest version of the format that this build reads, and the one that it writes.
+/// The version of the format. Nothing of an older one was ever released.
 pub const VERSION: u32 = 2;
 
 /// Bytes of the header.
@@ -111,7 +111,7 @@ fn check_header(bytes: &[u8], number: u32, path: &Path) -> Result<()> {
         return Err(Error::corrupt(path, 0, "the header's checksum does not match"));
     }
     let version = u32_at(header, 8);
-    if !(1..=VERSION).contains(&version) {
+    if version != VERSION {
         return Err(Error::Incompatible { path: path.to_path_buf(), found: version, supported: VERSION });
     }
     if number == u32::MAX {

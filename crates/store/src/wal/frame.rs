@@ -13,7 +13,7 @@ use crate::limits;
 /// The first eight bytes of a log file.
 pub const MAGIC: [u8; 8] = *b"RRD log\n";
 
-/// The newest version of the format that this build reads, and the one that it writes.
+/// The version of the format. Nothing of an older one was ever released.
 pub const VERSION: u32 = 6;
 
 /// Bytes of a file's header.
@@ -77,7 +77,7 @@ impl FileHeader {
             return Err(Error::corrupt(path, 0, "the header's checksum does not match"));
         }
         let version = u32_at(bytes, 8);
-        if !(1..=VERSION).contains(&version) {
+        if version != VERSION {
             return Err(Error::Incompatible { path: path.to_path_buf(), found: version, supported: VERSION });
         }
         let header = FileHeader {

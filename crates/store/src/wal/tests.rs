@@ -314,14 +314,18 @@ fn a_missing_file_in_the_middle_is_found() {
 }
 
 #[test]
-fn a_newer_version_is_refused_and_not_guessed_at() {
-    let (fs, path, _, _) = small_log(false);
-    fs.corrupt(&path, 8, 6 ^ 7);
-    assert!(matches!(open_with(&fs, 300), Err(Error::Corruption { .. })), "a flipped bit is no version");
-    mend_header(&fs, &path);
-    match open_with(&fs, 300) {
-        Err(Error::Incompatible { found, supported, .. }) => assert_eq!((found, supported), (7, 6)),
-        _ => panic!("a newer version must be refused"),
+fn another_version_is_refused_and_not_guessed_at() {
+    for version in [5, 7] {
+        let (fs, path, _, _) = small_log(false);
+        fs.corrupt(&path, 8, 6 ^ version);
+        assert!(matches!(open_with(&fs, 300), Err(Error::Corruption { .. })), "a flipped bit is no version");
+        mend_header(&fs, &path);
+        match open_with(&fs, 300) {
+            Err(Error::Incompatible { found, supported, .. }) => {
+                assert_eq!((found, supported), (u32::from(version), 6))
+            }
+            _ => panic!("another version must be refused"),
+        }
     }
 }
 
@@ -330,19 +334,6 @@ fn mend_header(fs: &SimFs, path: &Path) {
     let header = fs.read(path);
     let crc = crc32fast::hash(&header[..60]).to_le_bytes();
     (0..4).for_each(|i| fs.corrupt(path, 60 + i, header[60 + i as usize] ^ crc[i as usize]));
-}
-
-#[test]
-fn files_of_older_versions_are_read_and_gone_on_from() {
-    for version in 1..6 {
-        let (fs, path, records, _) = small_log(true);
-        fs.corrupt(&path, 8, 6 ^ version);
-        mend_header(&fs, &path);
-        let (wal, found) = open(&fs);
-        assert_eq!(found, records);
-        commit(&wal, b"of today").unwrap();
-        assert_eq!(open(&fs).1.len(), records.len() + 1);
-    }
 }
 
 #[test]
