@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 
 pub mod counted;
 pub mod os;
+#[cfg(any(test, feature = "sim"))]
 pub mod sim;
 pub mod space;
 

@@ -638,11 +638,6 @@ impl Txn {
         Ok(())
     }
 
-    /// Whether only a rollback is left after an error.
-    pub fn is_doomed(&self) -> bool {
-        self.doomed
-    }
-
     /// Whether there is anything to commit.
     pub fn has_writes(&self) -> bool {
         self.prepared.is_some()
