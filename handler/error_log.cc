@@ -13,11 +13,11 @@ static void write(RrdSeverity severity, const char *text, size_t length)
 {
   const ulong level= global_system_variables.log_warnings;
   if (severity == RRD_SEVERITY_ERROR)
-    sql_print_error("RRD: %.*s", (int) length, text);
+    sql_print_error("ENGINE=RRD: %.*s", (int) length, text);
   else if (severity == RRD_SEVERITY_WARNING && level >= 1)
-    sql_print_warning("RRD: %.*s", (int) length, text);
+    sql_print_warning("ENGINE=RRD: %.*s", (int) length, text);
   else if (severity == RRD_SEVERITY_NOTE && level >= 2)
-    sql_print_information("RRD: %.*s", (int) length, text);
+    sql_print_information("ENGINE=RRD: %.*s", (int) length, text);
 }
 
 void rrd_open_error_log() { rrd_log_to(write); }

@@ -69,7 +69,7 @@
 // The server's idea of the table is not the engine's.
 #define RRD_DEFINITION_CHANGED 18
 
-// What was asked for comes in a later version.
+// The engine does not do what was asked for.
 #define RRD_UNSUPPORTED 19
 
 // An ALTER TABLE that changes stored rows: the server has to copy the table; the text says why.

@@ -69,7 +69,7 @@ pub const RRD_READ_ONLY: i32 = 16;
 pub const RRD_INTERNAL: i32 = 17;
 /// The server's idea of the table is not the engine's.
 pub const RRD_DEFINITION_CHANGED: i32 = 18;
-/// What was asked for comes in a later version.
+/// The engine does not do what was asked for.
 pub const RRD_UNSUPPORTED: i32 = 19;
 /// An ALTER TABLE that changes stored rows: the server has to copy the table; the text says why.
 pub const RRD_NEEDS_COPY: i32 = 20;

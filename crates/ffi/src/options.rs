@@ -15,8 +15,8 @@ pub type Pair = (String, String);
 /// Tiers of a table at most: each is refreshed whenever rows are flushed.
 pub const MAX_TIERS: usize = 16;
 
-const SECOND: u64 = 1_000_000;
-const DAY: u64 = 86_400 * SECOND;
+const SECOND: u64 = rrd_store::time::SECOND as u64;
+const DAY: u64 = rrd_store::time::DAY as u64;
 
 /// What a table's options ask for.
 #[derive(Debug, Default, PartialEq)]

@@ -36,7 +36,7 @@ impl Failure {
         Failure::Explained(abi::RRD_INVALID, text.into())
     }
 
-    /// A request that a later version will serve.
+    /// A request that the engine does not serve.
     pub fn unsupported(text: impl Into<String>) -> Failure {
         Failure::Explained(abi::RRD_UNSUPPORTED, text.into())
     }

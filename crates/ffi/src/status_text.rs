@@ -50,7 +50,7 @@ fn write_state(out: &mut String, engine: &Engine) -> std::fmt::Result {
     match (broken(), engine.poisoned()) {
         (Some(reason), _) => writeln!(out, "  stopped: {reason}; restart the server"),
         (None, Some(reason)) => {
-            writeln!(out, "  read-only: {reason}; restart the server once the cause is mended")
+            writeln!(out, "  read-only mode after an error: {reason}. Fix its cause, then restart the server")
         }
         (None, None) => writeln!(out, "  running"),
     }?;

@@ -18,7 +18,7 @@ pub const NAME_CHARS: usize = 64;
 /// Columns of a table of the server.
 const MAX_SQL_COLUMNS: usize = 4096;
 
-const DAY: u64 = 86_400_000_000;
+const DAY: u64 = rrd_store::time::DAY as u64;
 
 /// Puts what options say about ring, tiers and data sources into a schema. `in_key` says which columns the clustering
 /// key is made of, `columns` has the options of each visible column.

@@ -4,11 +4,10 @@
 //! Buckets start at multiples of their width since 1970, in UTC, as those of tiers do: weeks on Mondays, months and
 //! years as in the calendar. An origin or an offset moves them.
 
-use rrd_store::time::{civil, days_before};
+use rrd_store::time::{SECOND, civil, days_before};
 
 use crate::options::{self, Unit};
 
-const SECOND: i64 = 1_000_000;
 const DAY_S: i128 = 86_400;
 
 /// How wide buckets are and where they start.

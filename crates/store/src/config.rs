@@ -57,7 +57,7 @@ pub struct Tuning {
     pub group_rows: usize,
     /// See [`limits::PART_ROWS`].
     pub part_rows: u64,
-    /// See [`limits::ROWS_OF_BUCKET`].
+    /// See [`limits::TIER_ANSWER_ROWS`].
     pub rows_of_bucket: u64,
     /// See [`limits::NEW_KEY_LOCKS`]; with 0 inserts wait for nobody, as those of large statements.
     pub new_key_locks: usize,
@@ -80,7 +80,7 @@ impl Default for Tuning {
             ring_ahead: limits::RING_AHEAD,
             group_rows: limits::GROUP_ROWS,
             part_rows: limits::PART_ROWS,
-            rows_of_bucket: limits::ROWS_OF_BUCKET,
+            rows_of_bucket: limits::TIER_ANSWER_ROWS,
             new_key_locks: limits::NEW_KEY_LOCKS,
             prepared_lock_bytes: limits::PREPARED_LOCK_BYTES,
             log_bytes: limits::LOG_TOTAL_BYTES,

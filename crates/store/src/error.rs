@@ -33,13 +33,13 @@ pub enum Error {
         what: String,
     },
     /// A file of a format that this build does not know.
-    #[error("file '{}' has format version {found}, this engine reads up to version {supported}: use a newer engine", path.display())]
+    #[error("file '{}' has format version {found}, this engine reads version {supported}: use the version of the engine that wrote it", path.display())]
     Incompatible {
         /// The file.
         path: PathBuf,
         /// Its version.
         found: u32,
-        /// The newest version that this build reads.
+        /// The version that this build reads.
         supported: u32,
     },
     /// The caller asked for something that makes no sense; nothing was changed.
@@ -136,8 +136,8 @@ pub enum Error {
         /// Its name.
         name: String,
     },
-    /// The engine refused to go on after an earlier failure; it can only be read.
-    #[error("the engine is read-only since {reason}; restart the server once the cause is mended")]
+    /// Read-only mode after an earlier failure.
+    #[error("the engine is in read-only mode after an error: {reason}. Fix its cause, then restart the server")]
     Poisoned {
         /// The earlier failure.
         reason: String,

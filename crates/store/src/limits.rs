@@ -15,7 +15,7 @@ pub const PART_ROWS: u64 = 8 * GROUP_ROWS as u64;
 
 /// Rows that a bucket of a tier stands for at least, in the mean, if it is to answer for them: rows are counted and summed in
 /// long runs, buckets one by one.
-pub const ROWS_OF_BUCKET: u64 = 64;
+pub const TIER_ANSWER_ROWS: u64 = 64;
 
 /// Groups of an aggregate's answer, which stands in memory: some gigabytes.
 pub const AGGREGATE_GROUPS: usize = 1 << 25;

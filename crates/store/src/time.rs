@@ -7,8 +7,10 @@ use std::ops::RangeInclusive;
 
 use crate::schema::{Lane, Schema, TimeUnit};
 
-const SECOND: i64 = 1_000_000;
-const DAY: i64 = 86_400 * SECOND;
+/// Microseconds of a second.
+pub const SECOND: i64 = 1_000_000;
+/// Microseconds of a day.
+pub const DAY: i64 = 86_400 * SECOND;
 
 /// How a time column's lane holds times.
 #[derive(Clone, Copy, Debug)]

@@ -41,7 +41,7 @@ const ESTIMATE_MARGIN: f64 = 1.3;
 const FLUSH_MARGIN: f64 = 1.1;
 
 /// Rows that a bucket of a tier is made of, at least in the mean.
-const ROWS_OF_BUCKET: f64 = 4.0;
+const SMALLEST_BUCKET_ROWS: f64 = 4.0;
 
 /// Rows of a segment that tells what a row takes.
 const FRESH_ROWS: u64 = 256;
@@ -424,7 +424,7 @@ impl Engine {
         let Some((last_rows, last_bytes, most)) = *table.last_flush.lock() else {
             // The buckets of its rows are written too; a bucket has a few rows at least.
             let tiers = table.tiers();
-            let buckets = tiers.iter().map(|t| self.fresh_bytes_per_row(&t.table) / ROWS_OF_BUCKET);
+            let buckets = tiers.iter().map(|t| self.fresh_bytes_per_row(&t.table) / SMALLEST_BUCKET_ROWS);
             return (rows as f64 * (self.fresh_bytes_per_row(table) + buckets.sum::<f64>())) as u64;
         };
         if table.tiers().is_empty() {

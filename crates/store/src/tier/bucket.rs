@@ -4,9 +4,7 @@
 //! A bucket is named by the lane value of its start.
 
 use crate::schema::{Bucket, Schema};
-use crate::time::{TimeLane, civil, day_micros, days_before};
-
-const DAY: i64 = 86_400_000_000;
+use crate::time::{DAY, TimeLane, civil, day_micros, days_before};
 
 /// A twelfth of the mean year, in microseconds.
 const MEAN_MONTH: u64 = 2_629_746_000_000;

@@ -33,7 +33,7 @@ use super::{sources, tier_schema};
 const ROWS_PER_WORD: u64 = 4096;
 
 /// Rows that a bucket of a new tier is thought to be made of, to say how long coarser tiers will take.
-const ROWS_OF_BUCKET: u64 = 8;
+const ASSUMED_BUCKET_ROWS: u64 = 8;
 
 /// What was built, not linked in yet.
 #[derive(Default)]
@@ -358,7 +358,7 @@ fn share_of(tier: &Tier, tiers: &[Tier], rows: u64) -> u64 {
     match tier.source.and_then(|place| tiers.get(place)) {
         _ if !tier.is_built => 0,
         None => rows,
-        Some(finer) if finer.is_built => rows / ROWS_OF_BUCKET,
+        Some(finer) if finer.is_built => rows / ASSUMED_BUCKET_ROWS,
         Some(finer) => rows_of_tier(finer, &[]).rows(),
     }
 }
