@@ -46,10 +46,10 @@ pub fn manifest(input: &[u8]) {
 /// Records of the log, each with its length in two bytes.
 pub fn decode_log(input: &[u8]) {
     for record in records(input) {
-        let Some(log_record::Record::Prepare { xid, body: (form, body), edits }) = log_record::decode(record) else {
+        let Some(log_record::Record::Prepare { xid, body, edits }) = log_record::decode(record) else {
             continue;
         };
-        let _ = (log_record::decode_body(form, body), manifest::decode_edits(edits));
+        let _ = (log_record::decode_body(body), manifest::decode_edits(edits));
         let again = log_record::prepare(xid, body, edits);
         assert!(matches!(log_record::decode(&again), Some(log_record::Record::Prepare { xid: x, .. }) if x == xid));
     }
