@@ -3,8 +3,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a decoder may take whatever its input: a few columns of 65536 rows, nested in each other.
-const FIXED_BYTES: usize = 64 << 20;
+/// What a decoder may take whatever its input: a column of the longest strings, once as it is read and once as it is kept.
+const FIXED_BYTES: usize = 640 << 20;
 
 /// What it may take for each byte of its input.
 const PER_BYTE: usize = 1 << 10;

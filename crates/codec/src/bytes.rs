@@ -20,6 +20,10 @@ const LARGE: usize = 8 << 20;
 /// A zstd block holds at most 128 KiB and takes at least three bytes.
 const MAX_RATIO: usize = 128 * 1024 / 3;
 
+/// Bytes of a block's strings beside the longest one. Writers end a block after some megabytes; a few bytes that say "this string,
+/// 65536 times" must not take gigabytes.
+const MOST_BYTES: u64 = 256 << 20;
+
 /// Appends a block of byte strings.
 pub(crate) fn encode(column: &BytesColumn, effort: Effort, out: &mut Vec<u8>) {
     if !column.is_empty() && column.iter().all(|value| value == column.get(0)) {
@@ -155,14 +159,15 @@ fn decode_plain(tag: u8, reader: &mut Reader, rows: usize) -> Result<BytesColumn
 
 fn sum_lengths(lengths: &[u64]) -> Result<Vec<u32>, DecodeError> {
     let mut offsets = Vec::with_capacity(lengths.len() + 1);
-    let mut end = 0u32;
+    let (mut end, mut longest) = (0u32, 0);
     offsets.push(end);
     for &length in lengths {
         let length = u32::try_from(length).map_err(|_| DecodeError::TooLarge)?;
         end = end.checked_add(length).ok_or(DecodeError::TooLarge)?;
+        longest = longest.max(length);
         offsets.push(end);
     }
-    Ok(offsets)
+    if u64::from(end - longest) > MOST_BYTES { Err(DecodeError::TooLarge) } else { Ok(offsets) }
 }
 
 fn unpack(frame: &[u8], size: usize) -> Result<Vec<u8>, DecodeError> {
@@ -222,4 +227,22 @@ fn decode_words(mut reader: Reader, rows: usize) -> Result<BytesColumn, DecodeEr
     }
     reader.finish()?;
     Ok(BytesColumn { offsets: (0..=rows as u32).map(|i| i * len as u32).collect(), data })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_bytes_do_not_become_gigabytes() {
+        const MEGABYTE: u64 = 1 << 20;
+        let value = [7; 5000];
+        let mut constant = vec![tag::BYTES_CONSTANT];
+        write_nested(&mut constant, &value);
+        assert_eq!(decode(&constant, 65536), Err(DecodeError::TooLarge));
+        assert_eq!(decode(&constant, 1000).map(|column| column.len()), Ok(1000));
+        // One long string is what somebody stored.
+        assert!(sum_lengths(&[1000 * MEGABYTE, 200 * MEGABYTE]).is_ok());
+        assert_eq!(sum_lengths(&[200 * MEGABYTE; 3]), Err(DecodeError::TooLarge));
+    }
 }

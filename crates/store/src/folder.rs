@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::backup::definitions::{is_transient, without_partition};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::fs::{DirEntry, Fs};
+use crate::fs::{DirEntry, Fs, read_whole};
 use crate::manifest::Manifest;
 
 /// Names of the engine's folder in versions before, and what the server made of them.
@@ -97,8 +97,7 @@ fn is_of_engine(fs: &dyn Fs, path: &Path) -> Result<bool> {
     if !may_be_ours(&header) {
         return Ok(false);
     }
-    let mut bytes = vec![0; file.len() as usize];
-    file.read_at(0, &mut bytes)?;
+    let bytes = read_whole(fs, path, MAX_DEFINITION_BYTES)?;
     Ok(engine_of(&bytes).is_some_and(|engine| engine.eq_ignore_ascii_case(b"RRD")))
 }
 

@@ -12,7 +12,7 @@ use crate::fs::Fs;
 use crate::fs::sim::SimFs;
 use crate::horizon::Position;
 use crate::manifest::edit::{Edit, State, TableId};
-use crate::schema::{Bucket, ColumnDef, IndexColumn, IndexDef, Lane, TierDef};
+use crate::schema::{Bucket, ColumnDef, Compression, IndexColumn, IndexDef, Lane, TierDef};
 use crate::segment::SegmentMeta;
 use crate::{Config, Cursor, Direction, Engine, OnDuplicate, Result, Schema, Table};
 use crate::{folder, log_record, manifest, ring, segment, wal};
@@ -298,7 +298,7 @@ fn schema() -> Schema {
     let int = Lane::Int { width: 4 };
     let columns = [(0, int, false), (1, int, false), (2, Lane::F64, true), (3, Lane::Bytes, true)];
     let columns = columns.map(|(id, lane, nullable)| ColumnDef::plain(id, lane, nullable)).to_vec();
-    Schema { chunk_length: Some(64), ..Schema::plain(columns, vec![0, 1], Some(1)) }
+    Schema { chunk_length: Some(64), compression: Compression::Fast, ..Schema::plain(columns, vec![0, 1], Some(1)) }
 }
 
 /// Whether rows can be made for it as for [`schema`].

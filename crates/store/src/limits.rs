@@ -140,6 +140,14 @@ pub const NEWEST_ENTRIES: usize = 1 << 20;
 /// Bytes of one log record: a commit larger than this goes through private segments.
 pub const MAX_LOG_RECORD: usize = 1 << 30;
 
+/// Bytes of a log file that is read: a file is ended when it has [`LOG_FILE_BYTES`], so it holds one group of commits more, of which
+/// each has a record at most; what is larger is no log, and must not take the memory.
+pub const MAX_LOG_FILE: u64 = 16 << 30;
+
+/// Sequence numbers, and numbers of rows and segments, are below this, so that none overflows in the life of an engine: one for each
+/// nanosecond of a century.
+pub const MAX_NUMBER: u64 = 1 << 62;
+
 /// Bytes of a manifest file beyond which it is rewritten as one snapshot (if it also doubled since).
 pub const MANIFEST_REWRITE_BYTES: u64 = 4 << 20;
 

@@ -13,6 +13,7 @@ use crate::engine::{Parts, Tables};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::horizon::Position;
+use crate::limits;
 use crate::live::LiveSegment;
 use crate::log_base;
 use crate::log_record::{self, LoggedTable, LoggedWrite, Record};
@@ -54,6 +55,9 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
         let damaged =
             || Error::corrupt(&log_dir, lsn.0, "the log holds a record that makes no sense; restore from a backup");
         match log_record::decode(record).ok_or_else(damaged)? {
+            Record::Commit { seq, .. } | Record::CommitPrepared { seq, .. } if seq >= limits::MAX_NUMBER => {
+                return Err(damaged());
+            }
             Record::Commit { seq, tables: writes } => {
                 newest_seq = newest_seq.max(seq);
                 writes.iter().try_for_each(|t| replay(&tables, seq, lsn, t)).ok_or_else(damaged)?;
@@ -186,7 +190,9 @@ fn remove_leftovers(config: &Config, fs: &dyn Fs, tables: &Tables, prepared: &[A
             let folder = config.dir.join(&entry.name);
             remove_unused(fs, &folder, &BTreeSet::new())?;
             crate::repair::remove_kept_aside(fs, &folder)?;
-            fs.remove_dir(&folder)?;
+            if let Err(error) = fs.remove_dir(&folder) {
+                tracing::warn!(%error, "the folder of a dropped table stays: it has files that are not the engine's");
+            }
         }
     }
     Ok(())

@@ -124,6 +124,21 @@ pub trait Fs: Send + Sync {
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>>;
 }
 
+/// All bytes of a file that should have no more than `most`: a file that somebody made huge must not take the memory.
+pub(crate) fn read_whole(fs: &dyn Fs, path: &Path, most: u64) -> Result<Vec<u8>> {
+    let file = fs.open(path)?;
+    if file.len() > most {
+        return Err(Error::corrupt(
+            path,
+            most,
+            format!("it has {} bytes, no such file has more than {most}", file.len()),
+        ));
+    }
+    let mut bytes = vec![0; file.len() as usize];
+    file.read_at(0, &mut bytes)?;
+    Ok(bytes)
+}
+
 /// Makes files durable, side by side where that is faster: a disk, and the journal of its file system, take many syncs
 /// in little more time than one. After an error it is not known which of them are durable.
 pub(crate) fn sync_all(fs: &dyn Fs, files: Vec<Box<dyn WriteFile>>) -> Result<()> {
@@ -173,6 +188,16 @@ mod tests {
         assert!((0..100u8).all(|n| after.read(&dir.join(n.to_string())) == [n; 100]));
         let elsewhere = tempfile::tempdir().unwrap();
         sync_all(&os::OsFs, write_many(&os::OsFs, elsewhere.path())).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_not_read() {
+        let fs = sim::SimFs::new();
+        let path = Path::new("/f");
+        fs.create(path).unwrap().write(&[1; 100]).unwrap();
+        assert_eq!(read_whole(&fs, path, 100).unwrap(), [1; 100]);
+        let error = read_whole(&fs, path, 99).unwrap_err().to_string();
+        assert!(error.contains("'/f'") && error.contains("100 bytes"), "{error}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::path::Path;
 use super::decode;
 use super::edit::State;
 use crate::error::{Error, Result};
+use crate::limits;
 
 /// The first eight bytes of a manifest.
 const MAGIC: [u8; 8] = *b"RRD man\n";
@@ -23,6 +24,9 @@ pub const HEADER_BYTES: usize = 32;
 
 /// Bytes of a frame in front of its payload; a receipt is a frame without one.
 pub const FRAME_BYTES: usize = 20;
+
+/// Numbers of tables are below this.
+const MAX_TABLE: u32 = 1 << 31;
 
 /// The first bytes of each frame, so that frames behind a damaged one are found cheaply.
 const MARK: u32 = 0x4d44_5252;
@@ -96,7 +100,10 @@ pub fn read(bytes: &[u8], number: u32, path: &Path) -> Result<State> {
         offset += FRAME_BYTES + payload.len() + FRAME_BYTES;
         index += 1;
     }
-    Ok(state)
+    match state.largest_number() < limits::MAX_NUMBER && state.next_table < MAX_TABLE {
+        true => Ok(state),
+        false => Err(damaged(HEADER_BYTES, "a number is too large to be true".into())),
+    }
 }
 
 fn check_header(bytes: &[u8], number: u32, path: &Path) -> Result<()> {

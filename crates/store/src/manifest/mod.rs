@@ -12,7 +12,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
-use crate::fs::{DirEntry, Fs, WriteFile};
+use crate::fs::{DirEntry, Fs, WriteFile, read_whole};
 use crate::limits;
 
 mod decode;
@@ -306,8 +306,6 @@ fn number_of(name: &str) -> Option<u32> {
 }
 
 fn read_all(fs: &dyn Fs, path: &Path) -> Result<Vec<u8>> {
-    let file = fs.open(path)?;
-    let mut bytes = vec![0; file.len() as usize];
-    file.read_at(0, &mut bytes)?;
-    Ok(bytes)
+    // A snapshot, as many bytes of records again, and the one after which it is rewritten.
+    read_whole(fs, path, 4 * MAX_RECORD_BYTES as u64)
 }

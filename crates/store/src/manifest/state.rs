@@ -194,6 +194,16 @@ impl State {
         Ok(())
     }
 
+    /// The largest of all numbers that are counted up.
+    pub(super) fn largest_number(&self) -> u64 {
+        let of_table = |table: &TableState| {
+            let of_segments = table.segments.values().map(|meta| meta.max_seq).max().unwrap_or(0);
+            of_segments.max(table.flushed_seq).max(table.next_row_number)
+        };
+        let of_tables = self.tables.values().map(of_table).max().unwrap_or(0);
+        of_tables.max(self.next_segment).max(self.next_seq)
+    }
+
     /// Puts a table in the place of what bears its number, or takes that away.
     pub(super) fn set_table(&mut self, id: TableId, table: Option<TableState>) {
         let name = table.as_ref().map(|table| table.name.clone());

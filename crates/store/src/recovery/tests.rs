@@ -108,3 +108,54 @@ fn chunks_of_the_log_that_overlap_with_the_manifests_keep_no_engine_from_startin
         }
     }
 }
+
+#[test]
+fn a_strangers_file_in_the_folder_of_a_dropped_table_keeps_no_engine_from_starting() {
+    let fs = SimFs::new();
+    let engine = open(&fs).unwrap();
+    for name in ["db/t", "db/other"] {
+        let int = ColumnDef::plain(0, Lane::Int { width: 8 }, false);
+        engine
+            .create_table(
+                name,
+                Schema::plain(vec![int.clone(), ColumnDef::plain(1, int.lane, false)], vec![0, 1], None),
+            )
+            .unwrap();
+    }
+    write(&engine, "db/other", 0..9).commit().unwrap();
+    let note = engine.table("db/t").unwrap().dir.join("note.txt");
+    fs.create(&note).unwrap().write(b"a stranger's").unwrap();
+    engine.drop_table("db/t").unwrap();
+    drop(engine);
+    let fs = fs.kill();
+    assert_eq!(rows(&open(&fs).unwrap(), "db/other"), 9);
+    assert_eq!(fs.read(&note), b"a stranger's");
+}
+
+/// Whether an engine starts whose manifest has one more record.
+fn starts_with(edit: impl Fn(TableId) -> Edit) -> Result<Arc<Engine>> {
+    let fs = with_other_chunks(ChunkSpan { start: 5000, end: 6000 });
+    let (manifest, state) = Manifest::open(Arc::new(fs.clone()), Path::new(DIR))?;
+    let table = *state.tables.keys().next_back().unwrap();
+    manifest.commit(&[edit(table)])?;
+    drop(manifest);
+    open(&fs.kill())
+}
+
+#[test]
+fn numbers_that_would_overflow_are_refused_at_the_start() {
+    type Make = fn(TableId, u64) -> Edit;
+    let makes: [Make; 4] = [
+        |_, seq| Edit::NextSeq { seq },
+        |table, seq| Edit::Flushed { table, seq },
+        |table, flushed_seq| Edit::Truncate { table, flushed_seq },
+        |table, next| Edit::NextRowNumber { table, next },
+    ];
+    for make in makes {
+        for number in [limits::MAX_NUMBER, u64::MAX] {
+            let error = starts_with(|table| make(table, number)).map(drop).unwrap_err().to_string();
+            assert!(error.contains("too large to be true") && error.contains(".rrdm"), "{error}");
+        }
+        starts_with(|table| make(table, limits::MAX_NUMBER / 2)).unwrap();
+    }
+}

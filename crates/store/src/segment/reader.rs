@@ -247,6 +247,9 @@ impl Segment {
         }
         let place = self.place(&index, &index.groups.seq_blocks, group, SEQ_COLUMN, SEQ_LANE)?;
         let seqs = Arc::new(self.read_ints(&*self.file()?, &place)?);
+        if seqs.iter().any(|&seq| seq > index.group(group).max_seq_offset) {
+            return Err(self.corrupt(place.offset, "a sequence number is larger than the footer says"));
+        }
         self.cache.insert(key, Cached::Seqs(Arc::clone(&seqs)));
         Ok(Some(seqs))
     }
@@ -310,9 +313,13 @@ impl Segment {
         };
         let trailer = Trailer::from_bytes(trailer, self.meta.id, bytes).map_err(|d| self.damaged(trailer_at, d))?;
         let start = trailer.footer_offset;
-        match start.checked_sub(tail_start) {
+        let index = match start.checked_sub(tail_start) {
             Some(skip) => self.parse_footer(&before[skip as usize..], &trailer),
             None => self.parse_footer(&self.read(file, start, trailer.footer_length as usize)?, &trailer),
+        }?;
+        match index.max_seq_offset() <= self.meta.max_seq.saturating_sub(self.meta.base_seq) {
+            true => Ok(index),
+            false => Err(self.corrupt(start, "it has sequence numbers that the manifest does not know")),
         }
     }
 

@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rrd_codec::{Bitmap, Column, Kind};
+use rrd_codec::{Bitmap, Column, Kind, Values};
 
 use super::format::{
     BLOCK_HEADER_BYTES, BlockHeader, HEADER_BYTES, KIND_COLUMN, KIND_LANE, SEQ_COLUMN, SEQ_LANE, check_block,
@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::fs::ReadFile;
 use crate::limits;
 use crate::row::RowLayout;
+use crate::schema::Lane;
 
 /// Bytes looked through at a time for the next whole block.
 const SEARCH_BYTES: usize = 1 << 20;
@@ -92,7 +93,7 @@ impl Segment {
         let groups = match self.read_index() {
             Ok(index) if index.schema == schema => self.places_of(&index)?,
             Err(error) if !is_damage(&error) => return Err(error),
-            _ => self.walk(&*file, &schema)?,
+            _ => self.walk(&*file, &schema, progress)?,
         };
         let mut rows = Salvaged { segment: self, schema: &schema, may_be_null, out, last_key: Vec::new() };
         let mut told = 0;
@@ -203,6 +204,10 @@ impl Salvaged<'_> {
                 None => Err("the block cannot be found".into()),
             };
             let is_key = self.schema.key.contains(&(position as u16));
+            let read = read.and_then(|column| match fits_lane(&column, self.schema.columns[position].lane) {
+                true => Ok(column),
+                false => Err("a value is too large for its column".into()),
+            });
             match read {
                 Ok(column) if is_key && column.null_count() > 0 => return Ok(Err("a key is NULL".into())),
                 Ok(column) => columns.push(column),
@@ -227,6 +232,10 @@ impl Salvaged<'_> {
             (Ok(seqs), Ok(kinds)) => (seqs, kinds),
             (Err(what), _) | (_, Err(what)) => return Ok(Err(what)),
         };
+        let most = self.segment.meta().max_seq.saturating_sub(self.segment.meta().base_seq);
+        if seqs.iter().flatten().any(|&seq| seq > most) {
+            return Ok(Err("its sequence numbers are not of this segment".into()));
+        }
         let in_order = |seqs: Option<&[u64]>| {
             let key: Vec<&Column> = self.schema.key.iter().map(|&k| &columns[usize::from(k)]).collect();
             order::first_out_of_order(&key, seqs, rows).is_none()
@@ -240,6 +249,16 @@ impl Salvaged<'_> {
             return Ok(Err("its rows are out of order".into()));
         }
         Ok(Ok(Saved { columns, seqs, kinds, nulled }))
+    }
+}
+
+/// Whether values are some of their lane: keys of others would not be in the order of the rows.
+fn fits_lane(column: &Column, lane: Lane) -> bool {
+    match (&column.values, lane) {
+        (Values::Int(values), Lane::Int { width: width @ 1..8 }) => {
+            values.iter().all(|value| value >> (8 * width) == 0)
+        }
+        _ => true,
     }
 }
 
@@ -279,10 +298,15 @@ struct Found {
 
 impl Segment {
     /// The groups as the blocks' own headers have them.
-    fn walk(&self, file: &dyn ReadFile, schema: &SegmentSchema) -> Result<Vec<GroupPlaces>> {
+    fn walk(
+        &self,
+        file: &dyn ReadFile,
+        schema: &SegmentSchema,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Vec<GroupPlaces>> {
         let mut blocks: Vec<Found> = Vec::new();
         let mut at = HEADER_BYTES as u64;
-        while let Some(found) = self.next_block(file, schema, at)? {
+        while let Some(found) = self.next_block(file, schema, at, progress)? {
             at = found.place.offset + block_bytes(&found.place.header);
             blocks.push(found);
         }
@@ -320,8 +344,14 @@ impl Segment {
         file.len() != self.meta().bytes || file.read_at(at, &mut flags).is_err() || flags[0] > 1
     }
 
-    /// The first whole block at `from` or behind.
-    fn next_block(&self, file: &dyn ReadFile, schema: &SegmentSchema, from: u64) -> Result<Option<Found>> {
+    /// The first whole block at `from` or behind. `progress` is only asked whether to go on.
+    fn next_block(
+        &self,
+        file: &dyn ReadFile,
+        schema: &SegmentSchema,
+        from: u64,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<Found>> {
         let end = file.len();
         let mut at = from;
         let mut window = Vec::new();
@@ -335,13 +365,19 @@ impl Segment {
             let places = window.len() - BLOCK_HEADER_BYTES + 1;
             for skip in 0..places {
                 let offset = at + skip as u64;
-                if let Some(header) = plausible(&window[skip..], schema, end - offset)
-                    && self.is_whole(file, offset, &header)?
-                {
+                let Some(header) = plausible(&window[skip..], schema, end - offset) else { continue };
+                // Each may be large, and there may be many that are none.
+                if !progress(0) {
+                    return Err(Error::Interrupted);
+                }
+                if self.is_whole(file, offset, &header)? {
                     return Ok(Some(Found { place: BlockPlace { offset, header }, after_gap: offset != from }));
                 }
             }
             at += places as u64;
+            if !progress(0) {
+                return Err(Error::Interrupted);
+            }
         }
         Ok(None)
     }

@@ -25,9 +25,6 @@ pub const FRAME_BYTES: usize = 24;
 /// In the length of a frame whose payload says nothing.
 const FILLER: u32 = 1 << 31;
 
-/// Numbers and positions in a header are below this, so that none overflows in the life of an engine.
-const MAX_NUMBER: u64 = 1 << 62;
-
 /// What a log file says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileHeader {
@@ -87,7 +84,7 @@ impl FileHeader {
             previous_end: Lsn(u64_at(bytes, 40)),
         };
         let largest = header.number.max(header.incarnation).max(header.start.0).max(header.previous_end.0);
-        if largest >= MAX_NUMBER {
+        if largest >= limits::MAX_NUMBER {
             return Err(Error::corrupt(path, 16, "a number of the header is too large to be true"));
         }
         Ok(header)

@@ -12,7 +12,8 @@ use super::Lsn;
 use super::frame::{self, FileHeader, HEADER_BYTES};
 use super::writer::{self, Retired, Writer};
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, read_whole};
+use crate::limits;
 
 /// What recovery does with a record: its end position and its bytes.
 pub type Replay<'a> = dyn FnMut(Lsn, &[u8]) -> Result<()> + 'a;
@@ -29,7 +30,7 @@ pub fn recover(fs: Arc<dyn Fs>, dir: &Path, file_bytes: u64, replay: &mut Replay
     let mut writer = Writer::new(fs.clone(), dir, file_bytes);
     for (i, file) in files.iter().enumerate() {
         let next = files.get(i + 1);
-        let bytes = read_all(&*fs, &file.path)?;
+        let bytes = read_whole(&*fs, &file.path, limits::MAX_LOG_FILE)?;
         let end = match next {
             Some(next) => replay_closed(file, &bytes, next.header.previous_end, replay)?,
             None => replay_last(file, &bytes, replay)?,
@@ -155,13 +156,6 @@ fn read_header(fs: &dyn Fs, path: &Path) -> Result<FileHeader> {
     let mut bytes = [0; HEADER_BYTES];
     file.read_at(0, &mut bytes)?;
     FileHeader::decode(&bytes, path)
-}
-
-fn read_all(fs: &dyn Fs, path: &Path) -> Result<Vec<u8>> {
-    let file = fs.open(path)?;
-    let mut bytes = vec![0; file.len() as usize];
-    file.read_at(0, &mut bytes)?;
-    Ok(bytes)
 }
 
 /// The number in a log file's name; `None` for any other name.

@@ -177,3 +177,66 @@ fn an_empty_segment_is_whole() {
     assert!(meta.bytes < HEADER_BYTES as u64 + TRAILER_BYTES as u64 + 40);
     assert!(verify(&open(&fs, &meta)).is_empty());
 }
+
+/// What is saved of a segment: what is told of losses, and the rows that a reader of the new one finds.
+fn salvaged(fs: &SimFs, meta: &SegmentMeta, layout: &Arc<RowLayout>) -> (Vec<(u64, String)>, Vec<Version>) {
+    let id = SegmentId(ID.0 + 1);
+    let dir = Path::new(DIR);
+    let shared: Arc<dyn Fs> = Arc::new(fs.clone());
+    let mut out = SegmentWriter::create(&shared, dir, id, TABLE, layout.clone(), Effort::Fast).unwrap();
+    let losses = open(fs, meta).salvage(layout, &|_| false, &mut out, &mut |_| true).unwrap();
+    let new = out.finish(meta.chunk, meta.base_seq, false).unwrap();
+    assert!(new.max_seq <= meta.max_seq, "{new:?}");
+    let segment = Segment::open(shared, dir, TABLE, new, Arc::new(BlockCache::new(1 << 20)));
+    assert!(verify(&segment).is_empty(), "{:?}", verify(&segment));
+    (losses.into_iter().map(|loss| (loss.rows, loss.what)).collect(), read_all(&segment, layout).unwrap())
+}
+
+/// Two groups of keys with sequence numbers, written as they are: with checksums that hold.
+fn of_keys(groups: [(&[u64], &[u64]); 2]) -> (Arc<RowLayout>, SimFs, SegmentMeta) {
+    let layout = layout(vec![ColumnDef::plain(1, Lane::Int { width: 2 }, false)], vec![0], None);
+    let sim = SimFs::new();
+    let fs: Arc<dyn Fs> = Arc::new(sim.clone());
+    fs.create_dir(Path::new(DIR)).unwrap();
+    let mut writer = SegmentWriter::create(&fs, Path::new(DIR), ID, TABLE, layout.clone(), Effort::Fast).unwrap();
+    for (keys, seqs) in groups {
+        let column = Column { values: Values::Int(keys.to_vec()), nulls: None };
+        writer.push_group(&[column], Some(seqs), None).unwrap();
+    }
+    let meta = writer.finish(0, 100, false).unwrap();
+    (layout, sim, meta)
+}
+
+#[test]
+fn values_over_their_columns_width_are_not_saved_and_cost_no_other_group() {
+    // The key of the last row is cut to 3: the new segment would have keys that do not ascend, and could not be read.
+    let (layout, fs, meta) = of_keys([(&[1, 2], &[0, 0]), (&[5, (1 << 16) + 3], &[0, 0])]);
+    assert!(!verify(&open(&fs, &meta)).is_empty());
+    let (losses, rows) = salvaged(&fs, &meta, &layout);
+    assert_eq!(losses, [(2, "a value is too large for its column".into())]);
+    assert_eq!(rows.iter().map(|row| row.cells[0].clone()).collect::<Vec<_>>(), [Cell::Int(1), Cell::Int(2)]);
+}
+
+#[test]
+fn sequence_numbers_that_the_manifest_does_not_know_are_damage_and_not_saved() {
+    let (layout, fs, mut meta) = of_keys([(&[1, 2], &[0, 3]), (&[5, 6], &[0, u64::MAX])]);
+    meta.max_seq = 103;
+    let error = open(&fs, &meta).index().unwrap_err().to_string();
+    assert!(error.contains("sequence numbers that the manifest does not know"), "{error}");
+    let (losses, rows) = salvaged(&fs, &meta, &layout);
+    assert_eq!(losses, [(2, "its sequence numbers are not of this segment".into())]);
+    assert_eq!(rows.iter().map(|row| row.seq).collect::<Vec<_>>(), [0, 3]);
+}
+
+#[test]
+fn a_search_for_blocks_can_be_stopped() {
+    let (layout, _, fs, meta) = sample();
+    let mut bytes = file_bytes(&fs);
+    bytes[HEADER_BYTES..].fill(0);
+    let fs = with_file(&bytes);
+    let shared: Arc<dyn Fs> = Arc::new(fs.clone());
+    let mut out =
+        SegmentWriter::create(&shared, Path::new(DIR), SegmentId(1), TABLE, layout.clone(), Effort::Fast).unwrap();
+    let stopped = open(&fs, &meta).salvage(&layout, &|_| false, &mut out, &mut |_| false);
+    assert!(matches!(stopped, Err(Error::Interrupted)), "{stopped:?}");
+}
