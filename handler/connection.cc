@@ -353,13 +353,18 @@ struct Xid_list
 static void take_xid(void *context, const char *packed, size_t length)
 {
   Xid_list *list= static_cast<Xid_list *>(context);
-  if (list->count == list->size || length < 24)
+  if (list->count == list->size || length < 24 || length > rrd_packed_xid_max)
+    return;
+  /* What the log has is not taken on trust: these lengths are where others read. */
+  const longlong gtrid_length= sint8korr(packed + 8), bqual_length= sint8korr(packed + 16);
+  if (gtrid_length < 0 || gtrid_length > MAXGTRIDSIZE || bqual_length < 0 || bqual_length > MAXBQUALSIZE ||
+      static_cast<size_t>(gtrid_length + bqual_length) != length - 24)
     return;
   XID *xid= list->xids + list->count++;
   xid->null();
   xid->formatID= (long) sint8korr(packed);
-  xid->gtrid_length= (long) sint8korr(packed + 8);
-  xid->bqual_length= (long) sint8korr(packed + 16);
+  xid->gtrid_length= (long) gtrid_length;
+  xid->bqual_length= (long) bqual_length;
   memcpy(xid->data, packed + 24, length - 24);
 }
 

@@ -81,6 +81,9 @@
 // A prepared transaction has writes to the table, and was not decided in time.
 #define RRD_PREPARED 22
 
+// The system has no more memory.
+#define RRD_OUT_OF_MEMORY 23
+
 // Bytes that `rrd_row_text` may write for a column: a number and its length.
 #define RRD_TEXT_BYTES (1 + 40)
 

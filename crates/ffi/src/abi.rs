@@ -77,6 +77,8 @@ pub const RRD_NEEDS_COPY: i32 = 20;
 pub const RRD_LOCK_MEMORY: i32 = 21;
 /// A prepared transaction has writes to the table, and was not decided in time.
 pub const RRD_PREPARED: i32 = 22;
+/// The system has no more memory.
+pub const RRD_OUT_OF_MEMORY: i32 = 23;
 
 /// Bytes that `rrd_row_text` may write for a column: a number and its length.
 pub const RRD_TEXT_BYTES: usize = 1 + 40;

@@ -389,6 +389,13 @@ fn read_part(fields: &[RrdField<'_>], part: &RrdKeyPart) -> Outcome<KeyPart> {
     {
         return Err(Failure::internal("internal error: a collation without levels"));
     }
+    if let Order::Text { collation, .. } = part.order
+        && collation.weights.is_none()
+        && !collation.handle.is_null()
+    {
+        // All texts would be equal.
+        return Err(Failure::internal("internal error: a collation without weights"));
+    }
     Ok(part)
 }
 

@@ -121,14 +121,16 @@ const _: () = {
 /// Rule `answers` of `abi.rs`.
 #[unsafe(no_mangle)]
 pub extern "C" fn rrd_info_column(view: RrdView, number: usize, out: Option<&mut MaybeUninit<RrdInfoColumn>>) -> bool {
-    let described = match view {
-        RRD_VIEW_TABLES => describe(TABLES, number),
-        RRD_VIEW_SEGMENTS => describe(SEGMENTS, number),
-        RRD_VIEW_TIERS => describe(TIERS, number),
-        RRD_VIEW_LOCK_WAITS => describe(LOCK_WAITS, number),
-        _ => describe(COLUMNS, number),
-    };
-    described.is_some_and(|described| put(out, described).is_ok())
+    guard_value(false, || {
+        let described = match view {
+            RRD_VIEW_TABLES => describe(TABLES, number),
+            RRD_VIEW_SEGMENTS => describe(SEGMENTS, number),
+            RRD_VIEW_TIERS => describe(TIERS, number),
+            RRD_VIEW_LOCK_WAITS => describe(LOCK_WAITS, number),
+            _ => describe(COLUMNS, number),
+        };
+        Ok(described.is_some_and(|described| put(out, described).is_ok()))
+    })
 }
 
 fn describe<R>(columns: &[InfoColumn<R>], number: usize) -> Option<RrdInfoColumn> {

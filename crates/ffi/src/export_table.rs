@@ -53,7 +53,7 @@ pub unsafe extern "C" fn rrd_table_open(
 /// was closed.
 #[unsafe(no_mangle)]
 pub extern "C" fn rrd_table_ahead(table: Option<&RrdTable>) -> *mut RrdAhead {
-    table.map_or(std::ptr::null_mut(), |table| std::ptr::from_ref(table.handle.ahead()).cast_mut())
+    guard_value(std::ptr::null_mut(), || Ok(std::ptr::from_ref(get(table)?.handle.ahead()).cast_mut()))
 }
 
 /// Frees the handle.

@@ -86,7 +86,9 @@ impl Codec {
             },
             abi::RRD_KIND_VAR_TEXT if matches!(field.length_bytes, 1 | 2) => {
                 let length_bytes = field.length_bytes;
-                Codec::Var { length_bytes, max: width - u32::from(length_bytes) }
+                let max = width.checked_sub(length_bytes.into());
+                let max = max.ok_or_else(|| Failure::internal("internal error: a text has no room for its length"))?;
+                Codec::Var { length_bytes, max }
             }
             abi::RRD_KIND_BLOB if (1..=4).contains(&field.length_bytes) => {
                 Codec::Blob { length_bytes: field.length_bytes }

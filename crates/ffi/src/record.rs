@@ -197,8 +197,14 @@ impl RecordFormat {
     /// # Safety
     /// The rule `records` of `abi.rs` for the blobs in it.
     #[inline]
-    pub unsafe fn pack(&self, record: &[u8], row_number: u64, scratch: &mut Scratch, out: &mut Vec<u8>) {
-        let mut writer = self.layout.writer(out);
+    pub unsafe fn pack(
+        &self,
+        record: &[u8],
+        row_number: u64,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> rrd_store::Result<()> {
+        let mut writer = self.layout.try_writer(out)?;
         for copied in &self.copies {
             writer.copy_fixed(copied.to, &record[copied.from..][..copied.len]);
         }
@@ -213,14 +219,14 @@ impl RecordFormat {
                 Value::Int(value) => writer.set_int(column, value),
                 Value::F32(bits) => writer.set_f32_bits(column, bits),
                 Value::F64(bits) => writer.set_f64_bits(column, bits),
-                Value::Bytes(bytes) => writer.push_bytes(column, bytes),
+                Value::Bytes(bytes) => writer.try_push_bytes(column, bytes)?,
             }
         }
         for (column, part) in &self.hidden {
             // SAFETY: the caller's record; the value is copied, or made a sort key, here.
             let value = unsafe { part.codec.read(&record[part.offset..]) };
             match part.key_value(value, scratch) {
-                Value::Bytes(bytes) => writer.push_bytes(usize::from(*column), bytes),
+                Value::Bytes(bytes) => writer.try_push_bytes(usize::from(*column), bytes)?,
                 Value::Int(value) | Value::F64(value) => writer.set_int(usize::from(*column), value),
                 Value::F32(bits) => writer.set_int(usize::from(*column), u64::from(bits)),
             }
@@ -229,6 +235,7 @@ impl RecordFormat {
             writer.set_int(usize::from(column), row_number);
         }
         writer.finish();
+        Ok(())
     }
 
     /// Appends the sort key of a record; nothing for a table with row numbers.

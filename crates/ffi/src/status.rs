@@ -102,6 +102,7 @@ pub fn status_of(error: &Error) -> i32 {
         // Waited for within the store.
         Error::Pending { .. } => abi::RRD_INTERNAL,
         Error::LockMemory { .. } => abi::RRD_LOCK_MEMORY,
+        Error::OutOfMemory { .. } => abi::RRD_OUT_OF_MEMORY,
         Error::Interrupted => abi::RRD_INTERRUPTED,
         Error::Locked { .. } => abi::RRD_LOCKED,
         Error::NoSuchTable { .. } => abi::RRD_NO_SUCH_TABLE,

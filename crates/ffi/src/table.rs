@@ -193,7 +193,7 @@ impl TableHandle {
         }
         self.new_row.clear();
         // SAFETY: the caller's record.
-        unsafe { self.format.pack(record, row_number, &mut self.scratch, &mut self.new_row) };
+        unsafe { self.format.pack(record, row_number, &mut self.scratch, &mut self.new_row)? };
         if mode == OnDuplicate::Update {
             // The store locks the key as well; here the wait can be killed and has the session's time-out.
             self.lock_new_key(session)?;
@@ -301,7 +301,7 @@ impl TableHandle {
         let row_number = self.row_number_of_key();
         self.new_row.clear();
         // SAFETY: the caller's record.
-        unsafe { self.format.pack(new, row_number, &mut self.scratch, &mut self.new_row) };
+        unsafe { self.format.pack(new, row_number, &mut self.scratch, &mut self.new_row)? };
         match session.txn().update(&self.table, &self.key, &self.new_row) {
             Ok(()) => Ok(()),
             Err(error) => {

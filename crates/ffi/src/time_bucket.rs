@@ -147,8 +147,9 @@ fn is_zero(text: &str) -> bool {
 
 /// Microseconds in units of time, if they are whole ones.
 fn units(micros: i64, per_second: i64) -> Option<i64> {
-    let micros_each = SECOND / per_second.max(1);
-    (micros % micros_each == 0).then_some(micros / micros_each)
+    let product = i128::from(micros) * i128::from(per_second.max(1));
+    let second = i128::from(SECOND);
+    i64::try_from(product / second).ok().filter(|_| product % second == 0)
 }
 
 #[cfg(test)]
@@ -164,6 +165,14 @@ mod tests {
     /// Seconds of the start of a day.
     fn day(year: i64, month: i64, day: i64) -> i128 {
         i128::from(days_before(year, month) + day - 1) * DAY_S
+    }
+
+    #[test]
+    fn a_unit_may_be_shorter_than_a_microsecond() {
+        assert_eq!(units(3, 1_000_000_000), Some(3_000));
+        assert_eq!(units(1_500, 1_000), None);
+        assert_eq!(units(i64::MAX, 1_000_000_000), None, "out of range");
+        assert_eq!(RrdBucket::of_text("1s", 1_000_000_000).map(|bucket| bucket.length), Some(1_000_000_000));
     }
 
     #[test]

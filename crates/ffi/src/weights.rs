@@ -22,6 +22,9 @@ pub const ALL_LEVELS: u8 = 255;
 /// Weights of a text: at most this many bytes for one byte of text, in any collation.
 const MAX_WEIGHT_BYTES: usize = 20;
 
+/// Bytes of a character at most, in any character set: what is behind the characters that count is not looked at.
+const MAX_CHAR_BYTES: usize = 8;
+
 /// Buffers that are used again and again.
 #[derive(Default)]
 pub struct Scratch {
@@ -47,6 +50,8 @@ pub fn push_sort_key(
         return;
     }
     let Scratch { raw, padded } = scratch;
+    let counts = if max_chars == 0 { text.len() } else { (max_chars as usize).saturating_mul(MAX_CHAR_BYTES) };
+    let text = &text[..counts.min(text.len())];
     if collation.levels == ALL_LEVELS {
         weights(collation, u32::from(ALL_LEVELS), text, max_chars, raw);
         out.extend_from_slice(raw);
@@ -207,6 +212,46 @@ mod tests {
             };
             prop_assert_eq!(unpadded(&a).cmp(&unpadded(&b)), a.cmp(&b));
         }
+    }
+
+    /// The context is the most bytes of text that were seen.
+    unsafe extern "C" fn identity(
+        most: *const std::ffi::c_void,
+        _level: u32,
+        text: *const u8,
+        length: usize,
+        max_chars: u32,
+        out: *mut u8,
+        capacity: usize,
+    ) -> usize {
+        // SAFETY: the context is a `Cell` that the test keeps; both slices are as long as they say.
+        unsafe {
+            let most = &*most.cast::<std::cell::Cell<usize>>();
+            most.set(most.get().max(length));
+            let length = length.min(max_chars as usize).min(capacity);
+            out.copy_from_nonoverlapping(text, length);
+            length
+        }
+    }
+
+    #[test]
+    fn of_a_long_text_no_more_is_weighed_than_counts() {
+        let most = std::cell::Cell::new(0);
+        let collation = RrdCollation {
+            handle: (&raw const most).cast(),
+            weights: Some(identity),
+            pad_space: 1,
+            levels: 1,
+            pad_length: 1,
+            reserved: 0,
+            pad: [b' ', 0, 0, 0],
+            space: [RrdWeight { length: 1, bytes: [b' ', 0, 0, 0, 0, 0, 0] }; RRD_MAX_LEVELS],
+        };
+        let (mut scratch, mut out) = (Scratch::default(), Vec::new());
+        push_sort_key(&collation, &[b'x'; 1 << 20], 10, false, &mut scratch, &mut out);
+        assert_eq!(out, [&[b'x'; 10][..], &[b' ', ONLY_SPACES]].concat());
+        assert_eq!(most.get(), 10 * MAX_CHAR_BYTES);
+        assert!(scratch.raw.capacity() < 1 << 12, "{}", scratch.raw.capacity());
     }
 
     #[test]

@@ -115,6 +115,9 @@ fn key_part(field: u32) -> RrdKeyPart {
     RrdKeyPart { field, length: 4, max_chars: 4, has_null_byte: 0, is_variable: 0, is_descending: 0, is_prefix: 0 }
 }
 
+/// What a handle of a collation may point to.
+static A_COLLATION: u8 = 0;
+
 static DEFAULT_RECORD: [u8; RECORD_BYTES] = [0; RECORD_BYTES];
 
 fn definition<'a>(fields: &[RrdField<'a>], parts: &[RrdKeyPart], options: &[RrdOption<'a>]) -> RrdTableDefinition<'a> {
@@ -385,6 +388,46 @@ fn a_table_that_the_server_sees_differently_is_refused() {
     // SAFETY: as above.
     let status = unsafe { rrd_table_open(engine, text("db/none"), Some(&definition), Some(&mut other), error.out()) };
     assert_eq!(status, RRD_NO_SUCH_TABLE);
+}
+
+#[test]
+fn fields_that_make_no_sense_are_refused() {
+    let t = Opened::new();
+    let create = |fields: &[RrdField<'static>]| {
+        let parts = [key_part(0), key_part(1)];
+        let definition = definition(fields, &parts, &[]);
+        let mut error = Told::new();
+        // SAFETY: the definition's slices live until the end of the closure.
+        let status = unsafe { rrd_table_create(t.engine.as_deref(), text("db/n"), Some(&definition), error.out()) };
+        assert_eq!(status, RRD_INTERNAL);
+        error.message()
+    };
+    let mut short = fields();
+    (short[3].kind, short[3].length_bytes, short[3].pack_length) = (RRD_KIND_VAR_TEXT, 2, 1);
+    assert!(create(&short).contains("no room for its length"));
+    let mut weightless = fields();
+    weightless[0].kind = RRD_KIND_FIXED_TEXT;
+    (weightless[0].collation.handle, weightless[0].collation.levels) = ((&raw const A_COLLATION).cast(), 1);
+    assert!(create(&weightless).contains("without weights"));
+    let mut outside = fields();
+    outside[2].offset = u32::MAX;
+    assert!(create(&outside).contains("outside its record"));
+    let mut no_null_byte = fields();
+    no_null_byte[2].null_offset = RECORD_BYTES as u32;
+    assert!(create(&no_null_byte).contains("outside its record"));
+}
+
+#[test]
+fn key_images_that_are_cut_short_are_refused() {
+    let mut t = Opened::new();
+    let mut record = [0; RECORD_BYTES];
+    let image = [1, 2, 3];
+    let (table, session) = t.both();
+    let mut error = Told::new();
+    // SAFETY: the image is a slice, the record has the length of the definition.
+    let status = unsafe { rrd_row_read(table, session, image.as_ptr(), image.len(), record.as_mut_ptr(), error.out()) };
+    assert_eq!(status, RRD_INTERNAL);
+    assert!(error.message().contains("key image"), "{}", error.message());
 }
 
 #[test]

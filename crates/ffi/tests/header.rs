@@ -67,3 +67,20 @@ fn the_committed_header_is_what_the_sources_say() {
     let found = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(found == expected, "{} is stale: run this test with RRD_WRITE_HEADER=1", path.display());
 }
+
+/// A panic that crosses the ABI ends the server.
+#[test]
+fn every_export_runs_in_the_guard() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut exports = 0;
+    for source in SOURCES {
+        let text = std::fs::read_to_string(root.join("src").join(source)).expect("a source can be read");
+        for export in text.split("#[unsafe(no_mangle)]").skip(1) {
+            let body = export.split_once("\n}\n").map_or(export, |(body, _)| body);
+            let name = body.split_once("fn ").and_then(|(_, rest)| rest.split_once('(')).map_or("", |(name, _)| name);
+            assert!(body.contains("guard(") || body.contains("guard_"), "{source}: {name} does without");
+            exports += 1;
+        }
+    }
+    assert!(exports > 100, "{exports}");
+}

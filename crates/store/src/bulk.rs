@@ -17,6 +17,7 @@ use crate::fs::space::Room;
 use crate::index::Index;
 use crate::limits;
 use crate::live::LiveSegment;
+use crate::memory;
 use crate::own::{OnDuplicate, PrivateSegment};
 use crate::ring::WRITE_TRIES;
 use crate::row::RowLayout;
@@ -201,6 +202,8 @@ fn write_run(
     mode: OnDuplicate,
     written: &mut Written,
 ) -> Result<()> {
+    // Of each row a key and its place, twice, and of all of them columns and what these are encoded to.
+    memory::ask(2 * run.bytes() + 64 * run.len(), "the rows of a bulk statement")?;
     let order = Order::of(run, layout)?;
     if run.takes_unchecked()
         && let Some(newness) = written.newness.first_mut()
@@ -260,7 +263,7 @@ fn entries_of(index: &Index, number: usize, layout: &RowLayout, run: &Run) -> Re
         }
         entry.clear();
         index.push_entry(layout, row, &mut entry)?;
-        entries.push(&entry, true);
+        entries.push(&entry, true)?;
     }
     match Order::of(&entries, &entry_layout) {
         Ok(order) => Ok((entries, order)),

@@ -19,6 +19,7 @@ use crate::live::LiveSegment;
 use crate::log_base::{self, Base};
 use crate::log_record;
 use crate::manifest::edit::Edit;
+use crate::memory;
 use crate::memtable::Key;
 use crate::newest::Place;
 use crate::ordered::LOOK_AGAIN;
@@ -301,6 +302,8 @@ impl Engine {
     fn commit_rows(&self, txn: &mut Txn) -> Result<()> {
         let _gate = self.commit_gate.read();
         let tables = txn.table_writes();
+        let bytes: usize = tables.iter().map(|table| table.own.read().bytes).sum();
+        memory::ask(2 * bytes, "the log record of a transaction")?;
         let (mut body, mut kept) = self.encode_body(&tables);
         let pending = {
             let (mut queue, has_changed) = self.lock_checked(txn, Resolve::Silently)?;

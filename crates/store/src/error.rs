@@ -101,6 +101,17 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
+    /// The system has no more memory; the statement is to be undone.
+    #[error(
+        "out of memory: the system has no {bytes} bytes for {what}. Change fewer rows in one statement, or lower \
+         rrd_memtable_size or rrd_cache_size"
+    )]
+    OutOfMemory {
+        /// What the memory is for.
+        what: &'static str,
+        /// How many bytes were asked for.
+        bytes: u64,
+    },
     /// The statement was killed.
     #[error("interrupted")]
     Interrupted,

@@ -36,6 +36,7 @@ mod log_base;
 mod log_record;
 mod maintenance;
 pub mod manifest;
+mod memory;
 mod memtable;
 mod merge;
 mod newest;

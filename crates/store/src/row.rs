@@ -13,6 +13,7 @@ use rrd_codec::{Effort, Encoder};
 use crate::batch::{KeyBytes, PackedKey};
 use crate::horizon::Places;
 use crate::key;
+use crate::memory;
 use crate::newest::Short;
 use crate::schema::{Lane, Schema};
 
@@ -126,6 +127,12 @@ impl RowLayout {
     /// Starts a row at the end of `out`. Byte-string lanes must be set in column order, each exactly once
     /// (or be null); integer lanes that are not set are zero.
     #[inline]
+    pub fn try_writer<'a>(&'a self, out: &'a mut Vec<u8>) -> crate::Result<RowWriter<'a>> {
+        memory::reserve(out, self.fixed_end, "a row")?;
+        Ok(self.writer(out))
+    }
+
+    /// As [`RowLayout::try_writer`], for rows that there is room for.
     pub fn writer<'a>(&'a self, out: &'a mut Vec<u8>) -> RowWriter<'a> {
         let start = out.len();
         out.resize(start + self.fixed_end, 0);
@@ -445,6 +452,13 @@ impl RowWriter<'_> {
         self.fill_ends_before(self.layout.slots[column].var);
         self.out.extend_from_slice(value);
         self.write_end();
+    }
+
+    /// As [`RowWriter::push_bytes`], unless there is no memory for the value.
+    pub fn try_push_bytes(&mut self, column: usize, value: &[u8]) -> crate::Result<()> {
+        memory::reserve(self.out, value.len(), "a row")?;
+        self.push_bytes(column, value);
+        Ok(())
     }
 
     /// Makes a column NULL.

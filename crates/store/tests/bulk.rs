@@ -39,12 +39,13 @@ fn load(txn: &mut Txn, table: &Arc<Table>, rows: impl IntoIterator<Item = (u64, 
             writer.set_int(0, series);
             writer.set_int(1, time);
             writer.finish();
+            Ok(())
         };
         if txn.append(table, write)? {
             return Ok(());
         }
         let mut row = Vec::new();
-        write(&mut row);
+        write(&mut row)?;
         txn.insert(table, &row, OnDuplicate::Fail)
     });
     let loaded = loaded.and_then(|()| txn.end_bulk(table));

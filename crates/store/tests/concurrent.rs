@@ -43,7 +43,11 @@ fn insert(txn: &mut Txn, table: &Arc<Table>, rows: &[Vec<u8>], is_bulk: bool) ->
         txn.begin_bulk(table);
     }
     for row in rows {
-        if !txn.append(table, |out| out.extend_from_slice(row))? {
+        let write = |out: &mut Vec<u8>| {
+            out.extend_from_slice(row);
+            Ok(())
+        };
+        if !txn.append(table, write)? {
             txn.insert(table, row, OnDuplicate::Fail)?;
         }
     }

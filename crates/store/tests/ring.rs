@@ -159,7 +159,11 @@ fn put(txn: &mut Txn, engine: &Arc<Engine>, model: &mut Model, key: (u64, u64), 
             if v % 2 == 0 {
                 txn.begin_bulk(&table);
             }
-            if !txn.append(&table, |out| out.extend_from_slice(&row)).unwrap() {
+            let write = |out: &mut Vec<u8>| {
+                out.extend_from_slice(&row);
+                Ok(())
+            };
+            if !txn.append(&table, write).unwrap() {
                 txn.insert(&table, &row, OnDuplicate::Fail).unwrap();
             }
         }

@@ -5,6 +5,7 @@ use std::thread::available_parallelism;
 
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::memory;
 
 static BYTES: AtomicU64 = AtomicU64::new(0);
 static HELPERS: AtomicUsize = AtomicUsize::new(0);
@@ -30,7 +31,14 @@ impl Memory {
         let before = BYTES.fetch_add(more, Ordering::Relaxed);
         self.reserved += more;
         if before + more <= limit {
-            return Ok(());
+            // The largest table of groups takes as much again when it doubles.
+            return match self.reserved.checked_ilog2() == (self.reserved - more).checked_ilog2() {
+                true => Ok(()),
+                false => memory::ask(
+                    usize::try_from(self.reserved).unwrap_or(usize::MAX),
+                    "the groups of an aggregate query",
+                ),
+            };
         }
         let what = "bytes of the groups of all aggregate queries (SET rrd_pushdown=OFF: the server groups, on disk if need be)";
         Err(Error::LimitExceeded { what: what.into(), limit })

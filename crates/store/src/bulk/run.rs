@@ -1,5 +1,7 @@
 //! Rows of a bulk statement as they came, one after the other.
 
+use crate::error::Result;
+use crate::memory;
 use crate::row::RowLayout;
 
 /// Rows that were not sorted yet.
@@ -35,22 +37,37 @@ impl Run {
         std::mem::replace(self, empty)
     }
 
-    /// Adds a row that `write` appends to the bytes given.
+    /// Adds a row that `write` appends to the bytes given; after an error none.
     #[inline]
-    pub fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub fn append(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<()> {
+        let start = self.bytes.len();
         if self.row_len.is_none() {
-            self.starts.push(self.bytes.len());
+            memory::reserve(&mut self.starts, 1, "the rows of a statement")?;
         }
-        write(&mut self.bytes);
+        if let Err(error) = write(&mut self.bytes) {
+            self.bytes.truncate(start);
+            return Err(error);
+        }
+        if self.row_len.is_none() {
+            self.starts.push(start);
+        }
+        Ok(())
     }
 
     /// Adds a row; one that is not certainly new is remembered as such.
     #[inline]
-    pub fn push(&mut self, row: &[u8], is_new: bool) {
+    pub fn push(&mut self, row: &[u8], is_new: bool) -> Result<()> {
+        let number = self.len();
+        memory::reserve(&mut self.doubtful, 1, "the rows of a statement")?;
+        self.append(|bytes| {
+            memory::reserve(bytes, row.len(), "the rows of a statement")?;
+            bytes.extend_from_slice(row);
+            Ok(())
+        })?;
         if !is_new {
-            self.doubtful.push(self.len());
+            self.doubtful.push(number);
         }
-        self.append(|bytes| bytes.extend_from_slice(row));
+        Ok(())
     }
 
     /// Whether each row was looked up and is certainly new.

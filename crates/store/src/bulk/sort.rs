@@ -170,7 +170,9 @@ mod tests {
                     }
                 }
                 writer.finish();
-            });
+                Ok(())
+            })
+            .unwrap_or_else(|error| panic!("{error}"));
         }
         run
     }

@@ -90,7 +90,7 @@ proptest::proptest! {
                 let key = Key::from_slice(&[key / 4, key % 4]);
                 let is_row = *is_batch || value % 3 > 0;
                 model.entry(key.clone()).or_default().insert(0, (seq, is_row.then_some(value)));
-                run.push(&row, true);
+                run.push(&row, true).unwrap();
                 writes.push((key, is_row.then(|| row.into())));
             }
             if *is_batch {

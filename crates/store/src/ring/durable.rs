@@ -202,7 +202,11 @@ mod tests {
         let mut txn = engine.begin();
         txn.begin_bulk(table);
         for number in numbers {
-            assert!(txn.append(table, |row| write(table, number, row)).unwrap());
+            let write = |row: &mut Vec<u8>| {
+                write(table, number, row);
+                Ok(())
+            };
+            assert!(txn.append(table, write).unwrap());
         }
         txn.end_bulk(table).unwrap();
         txn.commit().unwrap();

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::group::RowGroup;
 use crate::index::Index;
 use crate::limits;
+use crate::memory;
 use crate::memtable::Key;
 use crate::merge::{Event, Merge};
 use crate::own::OnDuplicate;
@@ -53,6 +54,7 @@ impl Txn {
                 && indexes.is_empty()
                 && self.tables[t].own.read().takes_batches()
             {
+                memory::ask(2 * bulk.run.bytes() + 64 * bulk.run.len(), "the rows of a statement")?;
                 match Batch::of(bulk.run, &self.tables[t].layout) {
                     Ok(rows) => return self.add_batch(t, OwnBatch { rows: Arc::new(rows), mode: bulk.mode }),
                     Err(run) => bulk.run = run,
@@ -100,11 +102,11 @@ impl Txn {
     pub(super) fn insert_new(&mut self, t: usize, row: &[u8], indexes: &[Arc<Index>], mode: OnDuplicate) -> Result<()> {
         let mut key = Key::new();
         self.tables[t].layout.push_key(row, &mut key);
-        self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent: Some(mode) })?;
+        self.write(t, key, OwnWrite { row: Some(memory::copy_row(row)?), expects_absent: Some(mode) })?;
         for index in indexes {
             let (entry, key) = entry_of(index, &self.tables[t].layout, row)?;
             let i = self.table_index(&index.table);
-            self.write(i, key, OwnWrite { row: Some(entry.into()), expects_absent: Some(mode) })?;
+            self.write(i, key, OwnWrite { row: Some(memory::copy_row(&entry)?), expects_absent: Some(mode) })?;
         }
         Ok(())
     }
@@ -161,7 +163,7 @@ impl Txn {
     pub(super) fn insert_bulk(&mut self, t: usize, row: &[u8], is_new: bool, mode: OnDuplicate) -> Result<()> {
         let Some(bulk) = &mut self.tables[t].bulk else { return Ok(()) };
         bulk.mode = mode;
-        bulk.run.push(row, is_new);
+        bulk.run.push(row, is_new)?;
         bulk.needs_check |= !is_new;
         if mode == OnDuplicate::Fail {
             bulk.end_checks_at(self.engine.tuning.bulk_min_bytes);
@@ -172,13 +174,13 @@ impl Txn {
     /// Inserts a row that `write` appends to the bytes given, if this is a bulk statement and either its worker checks the
     /// keys or the row is behind the newest of its series: false, and nothing was done, if not. For plain inserts only.
     #[inline]
-    pub fn append(&mut self, table: &Arc<Table>, write: impl FnOnce(&mut Vec<u8>)) -> Result<bool> {
+    pub fn append(&mut self, table: &Arc<Table>, write: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<bool> {
         let Some(t) = self.tables.iter().position(|t| Arc::ptr_eq(&t.table, table)) else { return Ok(false) };
         let TxnTable { bulk: Some(bulk), table, layout, times, .. } = &mut self.tables[t] else { return Ok(false) };
         if !bulk.takes_appended() {
             return Ok(false);
         }
-        bulk.run.append(write);
+        bulk.run.append(write)?;
         let Some(row) = bulk.run.last() else { return Ok(false) };
         let time = layout.time(row);
         let is_plain = !table.may_be_gone(time) && times.contains(&time) && row.len() <= limits::MAX_ROW_BYTES;

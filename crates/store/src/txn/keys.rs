@@ -7,6 +7,7 @@ use super::{Streak, Txn, TxnTable};
 use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::lock::LockMode;
+use crate::memory;
 use crate::memtable::Key;
 use crate::own::OnDuplicate;
 use crate::own::{OwnWrite, OwnWrites};
@@ -121,7 +122,7 @@ impl Txn {
             }
             let i = self.table_index(&index.table);
             if stays {
-                writes.push(EntryWrite { table: i, key, row: Some(entry.into()), expects_absent: None });
+                writes.push(EntryWrite { table: i, key, row: Some(memory::copy_row(&entry)?), expects_absent: None });
                 continue;
             }
             let is_moved = old.as_ref().is_none_or(|(_, old_key)| *old_key != key);
@@ -134,7 +135,7 @@ impl Txn {
             if let Some((_, old_key)) = old.filter(|_| is_moved) {
                 writes.push(EntryWrite { table: i, key: old_key, row: None, expects_absent: None });
             }
-            writes.push(EntryWrite { table: i, key, row: Some(entry.into()), expects_absent });
+            writes.push(EntryWrite { table: i, key, row: Some(memory::copy_row(&entry)?), expects_absent });
         }
         Ok(writes)
     }

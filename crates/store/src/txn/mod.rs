@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::limits;
 use crate::lock::LockMode;
+use crate::memory;
 use crate::memtable::Key;
 use crate::newest::Place;
 use crate::ordered::Ordered;
@@ -370,7 +371,7 @@ impl Txn {
         let entries = self.claim_entries(t, None, row, mode)?;
         let entry = &self.tables[t];
         entry.table.note_auto_increment(&entry.layout, row);
-        self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent })?;
+        self.write(t, key, OwnWrite { row: Some(memory::copy_row(row)?), expects_absent })?;
         self.write_entries(entries)
     }
 
@@ -398,7 +399,7 @@ impl Txn {
         if key.as_slice() == old_key {
             let entries = self.claim_entries(t, old_row.as_deref(), row, OnDuplicate::Fail)?;
             table.note_auto_increment(&self.tables[t].layout, row);
-            self.overwrite(t, key, Some(row.into()))?;
+            self.overwrite(t, key, Some(memory::copy_row(row)?))?;
             return self.write_entries(entries);
         }
         if self.refuses(t, &key) {
@@ -408,7 +409,7 @@ impl Txn {
         let entries = self.claim_entries(t, old_row.as_deref(), row, OnDuplicate::Fail)?;
         table.note_auto_increment(&self.tables[t].layout, row);
         self.overwrite(t, Key::from_slice(old_key), None)?;
-        self.write(t, key, OwnWrite { row: Some(row.into()), expects_absent })?;
+        self.write(t, key, OwnWrite { row: Some(memory::copy_row(row)?), expects_absent })?;
         self.write_entries(entries)
     }
 
