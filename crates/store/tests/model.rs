@@ -382,7 +382,11 @@ impl World {
         let mut told_at = 0;
         let mut result = rows.iter().try_for_each(|row| {
             told_at += 1;
-            if appends && open.txn.append(&self.tables[t], |out| out.extend_from_slice(row))? {
+            let write = |out: &mut Vec<u8>| {
+                out.extend_from_slice(row);
+                Ok(())
+            };
+            if appends && open.txn.append(&self.tables[t], write)? {
                 return Ok(());
             }
             open.txn.insert(&self.tables[t], row, OnDuplicate::Fail)
