@@ -67,7 +67,11 @@ fn insert(engine: &Arc<Engine>, table: &Arc<Table>, times: impl Iterator<Item = 
             writer.set_int(1, time);
             writer.set_int(2, (time + series).wrapping_mul(0x9E37_79B9_7F4A_7C15));
             writer.finish();
-            if !is_bulk || !txn.append(table, |out| out.extend_from_slice(&row)).unwrap() {
+            let write = |out: &mut Vec<u8>| {
+                out.extend_from_slice(&row);
+                Ok(())
+            };
+            if !is_bulk || !txn.append(table, write).unwrap() {
                 txn.insert(table, &row, OnDuplicate::Fail).unwrap();
             }
         }
