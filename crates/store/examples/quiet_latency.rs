@@ -188,7 +188,13 @@ fn measure(dir: &str, ring: Ring, lasts: Duration, takes_ms: u64) -> Result<(Vec
     let (before, is_over) = (next.load(Ordering::Relaxed), AtomicBool::new(false));
     let taken = std::thread::scope(|scope| {
         for _ in 0..2 {
-            scope.spawn(|| while !is_over.load(Ordering::Relaxed) && write_batch(&engine, &ring, &next).is_ok() {});
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    if write_batch(&engine, &ring, &next).is_err() {
+                        break;
+                    }
+                }
+            });
         }
         let (begun, mut taken) = (Instant::now(), Vec::new());
         for n in 0.. {

@@ -289,7 +289,7 @@ impl Fs for OsFs {
 
 /// The smallest write with O_DIRECT that the file system says it takes, if it says so (Linux 6.1 and newer).
 fn smallest_direct_write(file: &File) -> Option<usize> {
-    // SAFETY: it is plain numbers.
+    // SAFETY: `statx` is a struct of integers, and arrays of them: zeros are a value of it.
     let mut about: libc::statx = unsafe { std::mem::zeroed() };
     // SAFETY: the descriptor is open as long as `file` is borrowed, the name ends with its zero, `about` is what is asked for.
     let status = unsafe {

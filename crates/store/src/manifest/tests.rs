@@ -185,8 +185,10 @@ fn every_prefix_of_an_encoding_is_refused() {
     assert!((0..bytes.len()).all(|end| decode::state(&bytes[..end]).is_err()));
 }
 
+type Spans = Vec<(u64, u64)>;
+
 /// The spans of a table's chunks, and the chunk of each segment.
-fn chunks_of(state: &State, table: TableId) -> (Vec<(u64, u64)>, Vec<(u64, u64)>) {
+fn chunks_of(state: &State, table: TableId) -> (Spans, Spans) {
     let table = &state.tables[&table];
     let spans = table.chunks.values().map(|chunk| (chunk.start, chunk.end)).collect();
     (spans, table.segments.values().map(|meta| (meta.id.0, meta.chunk)).collect())
