@@ -5,6 +5,7 @@ writer's work without a gap, no transaction in part, and must work on. `run NAME
 """
 
 import argparse
+import os
 import random
 import shutil
 import subprocess
@@ -27,7 +28,7 @@ ENGINE_FOLDER = "#sql.rrd"
 WRITERS = 4
 ACCOUNTS = 10
 LARGE_ROWS = 90_000
-SEED = random.randrange(1 << 30)
+SEED = int(os.environ.get("SEED") or random.randrange(1 << 30))
 
 ER_WRONG_VALUE_FOR_VAR = 1231
 ER_SPECIFIC_ACCESS_DENIED = 1227
