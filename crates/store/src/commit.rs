@@ -262,6 +262,7 @@ impl Txn {
         engine.wait_for_memory()?;
         self.join_batches();
         self.look_for_rings();
+        self.check_ahead();
         if !self.drops.is_empty() || self.tables.iter().any(|t| !t.own.read().private.is_empty()) {
             self.spill_all()?;
             engine.commit_segments(self)
@@ -280,6 +281,17 @@ impl Txn {
             drop(own);
             if rows > 0 {
                 self.engine.look_before(&t.table, rows);
+            }
+        }
+    }
+
+    /// Looks for the keys that it inserts among what was committed since, so that only the last commits are left to be looked
+    /// at while no other one can go on.
+    pub(crate) fn check_ahead(&mut self) {
+        for t in 0..self.tables.len() {
+            // Whatever is found is found again then, and told.
+            if let Ok(seq) = self.engine.keys_free_up_to(self, &self.tables[t]) {
+                self.tables[t].checked_up_to = seq;
             }
         }
     }
@@ -626,6 +638,34 @@ impl Engine {
         })
     }
 
+    /// Before the queue is locked: up to which commit the keys that a write set inserts are free for certain. Reads segments, which
+    /// is not done then: every commit would wait.
+    fn keys_free_up_to(&self, txn: &Txn, t: &TxnTable) -> Result<u64> {
+        let since = t.check.as_ref().map_or(0, |check| check.seq()).max(t.checked_up_to);
+        if t.check.is_none() || t.table.last_commit_seq.load(Ordering::Acquire) <= since {
+            return Ok(since);
+        }
+        // Asked first: what is applied later is looked for again.
+        let visible = self.visible_seq.load(Ordering::Acquire);
+        let (mut keys, mut private) = (Vec::new(), Vec::new());
+        {
+            let own = t.own.read();
+            let map = own.map.iter().filter(|(_, write)| write.expects_absent.is_some());
+            keys.extend(map.map(|(key, _)| key.clone()));
+            for OwnBatch { rows, .. } in own.batches.iter().filter(|b| !t.table.are_behind_newest(&t.layout, &b.rows)) {
+                keys.extend((0..rows.len()).map(|i| Key::from_slice(&rows.key(i))));
+            }
+            private.extend(own.private.iter().filter(|p| p.expects_absent.is_some()).cloned());
+        }
+        for key in keys.iter().filter(|key| !t.table.is_behind_newest(&t.layout, key)) {
+            if t.table.find(key, since)?.is_some_and(|found| found.row.is_some()) {
+                return Ok(since);
+            }
+        }
+        self.check_written(txn, t, &private, since)?;
+        Ok(visible.max(since))
+    }
+
     /// The queue, for a transaction whose inserts passed the check: [`Engine::check_inserts`].
     pub(crate) fn lock_checked(&self, txn: &Txn, resolve: Resolve) -> Result<(MutexGuard<'_, CommitQueue>, bool)> {
         loop {
@@ -657,7 +697,8 @@ impl Engine {
         for t in &txn.tables {
             t.check_layout()?;
             let Some(check) = &t.check else { continue };
-            if t.table.last_commit_seq.load(Ordering::Acquire) <= check.seq() && queue.undecided().next().is_none() {
+            let since = check.seq().max(t.checked_up_to);
+            if t.table.last_commit_seq.load(Ordering::Acquire) <= since && queue.undecided().next().is_none() {
                 continue;
             }
             if !t.own.read().batches.is_empty() {
@@ -674,7 +715,7 @@ impl Engine {
                 .filter_map(|(key, w)| Some((key.clone(), w.expects_absent?, w.row.is_some())))
                 .collect();
             for (key, mode, is_row) in expected {
-                if !committed_since(queue, &t.table, &t.layout, &key, check.seq())? {
+                if !committed_since(queue, &t.table, &t.layout, &key, since)? {
                     continue;
                 }
                 let is_silent = resolve == Resolve::Silently && !t.has_entries();
@@ -697,7 +738,7 @@ impl Engine {
                     _ => return Err(Error::Conflict),
                 }
             }
-            self.check_private(queue, txn, t, check.seq(), resolve)?;
+            self.check_private(queue, txn, t, since, resolve)?;
         }
         Ok(changed)
     }

@@ -8,6 +8,7 @@
 //! next one is right behind the last, which the processor has fetched by then, and no probe is needed at all.
 
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
@@ -63,7 +64,21 @@ pub struct Newest {
     long: HashMap<Key, Key>,
     /// Every series of the table has an entry.
     complete: bool,
+    /// Series that are being looked up.
+    looked_up: Vec<LookedUp>,
 }
+
+/// A series that somebody looks up in the table meanwhile.
+struct LookedUp {
+    by: Arc<LookUp>,
+    series: Key,
+    /// The largest rest that was written since the look-up began.
+    raised: Key,
+}
+
+/// A look-up of a series that is under way.
+#[derive(Debug, Default)]
+pub struct LookUp;
 
 /// Where the series that is asked for next may lie.
 #[derive(Clone, Copy, Default)]
@@ -137,8 +152,31 @@ impl Newest {
 
     /// Notes a row that was written. An unknown series stays unknown.
     pub fn raise(&mut self, series: &[u8], rest: &[u8]) {
-        if self.get(series, |newest| rest > newest).unwrap_or(false) {
-            self.set(series, rest);
+        match self.get(series, |newest| rest > newest) {
+            Some(true) => self.set(series, rest),
+            Some(false) => {}
+            None => {
+                let of_series = self.looked_up.iter_mut().filter(|l| *l.series == *series && *l.raised < *rest);
+                of_series.for_each(|l| l.raised = Key::from_slice(rest));
+            }
+        }
+    }
+
+    /// Somebody begins to look a series up: what is written from now on is remembered for [`Newest::end_look_up`].
+    pub fn begin_look_up(&mut self, series: &[u8]) -> Arc<LookUp> {
+        let by = Arc::new(LookUp);
+        self.looked_up.push(LookedUp { by: by.clone(), series: Key::from_slice(series), raised: Key::new() });
+        by
+    }
+
+    /// The end of it, with the largest rest that was found. It is noted unless rows were added since that nobody noted.
+    pub fn end_look_up(&mut self, by: &Arc<LookUp>, found: Option<&[u8]>) {
+        let Some(place) = self.looked_up.iter().position(|l| Arc::ptr_eq(&l.by, by)) else { return };
+        let LookedUp { series, raised, .. } = self.looked_up.swap_remove(place);
+        if let Some(found) = found
+            && self.get(&series, |_| ()).is_none()
+        {
+            self.set(&series, found.max(&raised));
         }
     }
 
@@ -151,7 +189,7 @@ impl Newest {
         }
     }
 
-    /// Rows were added that nobody noted: everything has to be looked up anew.
+    /// Rows were added that nobody noted: everything has to be looked up anew, by those too who do now.
     pub fn forget(&mut self) {
         *self = Newest::default();
     }
@@ -159,7 +197,8 @@ impl Newest {
     /// Notes the result of a look-up (or, for the map of a transaction, of its own writes).
     pub fn set(&mut self, series: &[u8], rest: &[u8]) {
         if self.short.entries.len() + self.long.len() >= NEWEST_ENTRIES {
-            self.forget();
+            let looked_up = std::mem::take(&mut self.looked_up);
+            *self = Newest { looked_up, ..Newest::default() };
         }
         if let (Some(series), Some(rest)) = (Short::of(series), Short::of(rest)) {
             self.short.set(series, rest);
@@ -184,6 +223,29 @@ mod tests {
         prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255)], 0..3).prop_flat_map(|start| {
             prop_oneof![Just(0usize), Just(12), Just(14)].prop_map(move |more| [vec![7; more], start.clone()].concat())
         })
+    }
+
+    #[test]
+    fn what_is_written_during_a_look_up_counts() {
+        let newest = |newest: &Newest| newest.get(b"a", <[u8]>::to_vec);
+        let mut known = Newest::new(false);
+        let look_up = known.begin_look_up(b"a");
+        known.raise(b"a", b"5");
+        known.raise(b"a", b"4");
+        known.raise(b"b", b"9");
+        assert_eq!(newest(&known), None);
+        known.end_look_up(&look_up, Some(b"3"));
+        assert_eq!(newest(&known), Some(b"5".to_vec()));
+        // Rows came that nobody noted, and somebody else begins.
+        let mut known = Newest::new(false);
+        let (old, failed) = (known.begin_look_up(b"a"), known.begin_look_up(b"a"));
+        known.end_look_up(&failed, None);
+        known.forget();
+        let look_up = known.begin_look_up(b"a");
+        known.end_look_up(&old, Some(b"3"));
+        assert_eq!(newest(&known), None);
+        known.end_look_up(&look_up, Some(b"7"));
+        assert_eq!(newest(&known), Some(b"7".to_vec()));
     }
 
     proptest! {

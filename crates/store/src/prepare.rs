@@ -87,6 +87,7 @@ impl Txn {
         engine.wait_for_memory()?;
         self.join_batches();
         self.look_for_rings();
+        self.check_ahead();
         let _gate = engine.commit_gate.read();
         let (mut queue, _) = engine.lock_checked(self, Resolve::Openly)?;
         if queue.all_prepared().any(|p| p.xid == xid) {

@@ -411,11 +411,23 @@ impl Table {
     /// Whether `key` is certainly behind the newest row of its series, so that it cannot exist. Looks the series
     /// up on first use. Returns the series' newest rest of the key through `seen` when known.
     pub(crate) fn newest_of(&self, layout: &Arc<RowLayout>, series: &[u8], mut seen: impl FnMut(&[u8])) -> Result<()> {
-        let mut newest = self.newest.lock();
-        if newest.get(series, &mut seen).is_some() {
-            return Ok(());
-        }
-        // The lock is held over the look-up: no commit may be applied between it and the entry.
+        let look_up = {
+            let mut newest = self.newest.lock();
+            if newest.get(series, &mut seen).is_some() {
+                return Ok(());
+            }
+            newest.begin_look_up(series)
+        };
+        // Without the lock, for which every commit to the table would wait, and so every commit.
+        let found = self.look_up_newest(layout, series);
+        let rest = found.as_ref().ok().map(|key| key.get(series.len()..).unwrap_or(&[]));
+        self.newest.lock().end_look_up(&look_up, rest);
+        rest.into_iter().for_each(seen);
+        found.map(|_| ())
+    }
+
+    /// The newest key of a series; empty if it has no row.
+    fn look_up_newest(&self, layout: &Arc<RowLayout>, series: &[u8]) -> Result<Vec<u8>> {
         let end = key::prefix_end(series);
         let mut cursor = Cursor::new(self.version(), layout.clone(), Snapshot::latest(), None);
         cursor.set_bounds(Some(series), end.as_deref());
@@ -424,10 +436,7 @@ impl Table {
         if let Some(span) = cursor.next_span(1)? {
             span.group.push_key(span.row(0), &mut found)?;
         }
-        let rest = found.get(series.len()..).unwrap_or(&[]);
-        newest.set(series, rest);
-        seen(rest);
-        Ok(())
+        Ok(found)
     }
 
     /// Whether a key is known to be behind all rows of its series that were applied. Looks nothing up.

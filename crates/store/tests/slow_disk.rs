@@ -11,7 +11,7 @@ use std::time::Duration;
 use rrd_store::alter::Alteration;
 use rrd_store::fs::sim::SimFs;
 use rrd_store::schema::Ring;
-use rrd_store::{Config, Direction, Engine, OnDuplicate, Schema, Table};
+use rrd_store::{Config, Direction, Engine, OnDuplicate, Schema, Table, Txn};
 
 const SCHEMA: &str = r#"{"version": 1, "columns": [
     {"id": 0, "name": "series", "lane": {"int": {"width": 4}}, "nullable": false},
@@ -44,6 +44,8 @@ fn open(fs: &SimFs, ring: Ring) -> World {
     config.cache_bytes = 0;
     config.tuning.ring_ahead = 7;
     config.tuning.bulk_min_bytes = 100;
+    // Whoever was later is told at the commit.
+    config.tuning.new_key_locks = 0;
     let engine = Engine::open(config, Arc::new(fs.clone())).unwrap();
     if engine.table("db/ring").is_err() {
         engine.create_table("db/ring", Schema { ring, ..schema("") }).unwrap();
@@ -235,4 +237,75 @@ fn commits_beside_a_look_for_series_are_counted() {
         insert(&world.engine, &world.ring, 201..203, false);
         assert_eq!(rows(&world.engine, &world.ring), SERIES * 100, "bulk: {is_bulk}");
     }
+}
+
+fn insert_row(txn: &mut Txn, table: &Arc<Table>, series: u64, time: u64) {
+    let layout = table.layout();
+    let mut row = Vec::new();
+    let mut writer = layout.writer(&mut row);
+    writer.set_int(0, series);
+    writer.set_int(1, time);
+    writer.set_int(2, 7);
+    writer.finish();
+    txn.insert(table, &row, OnDuplicate::Fail).unwrap();
+}
+
+/// Whoever inserts into a series that is not known looks its newest row up; commits to the same table go on.
+#[test]
+fn the_newest_row_of_a_series_is_looked_up() {
+    let fs = SimFs::new();
+    let world = open(&fs, Ring::default());
+    fill(&world, 150);
+    world.engine.close().unwrap();
+    drop(world);
+    let world = open(&fs, Ring::default());
+    let (mut slow, mut quick) = (world.engine.begin(), world.engine.begin());
+    insert_row(&mut quick, &world.ring, 0, 1000);
+    let closed = fs.close_reads(&world.folder);
+    std::thread::scope(|scope| {
+        let (done, is_done) = mpsc::channel();
+        let (engine, ring, quiet) = (&world.engine, &world.ring, &world.quiet);
+        let slow = scope.spawn(move || {
+            insert_row(&mut slow, ring, 1, 1000);
+            slow
+        });
+        closed.until_reached(1);
+        scope.spawn(move || {
+            quick.commit().unwrap();
+            insert(engine, quiet, 0..1, false);
+            _ = done.send(());
+        });
+        let ended = is_done.recv_timeout(TOO_LONG);
+        drop(closed);
+        assert!(ended.is_ok(), "a commit waited for the disk of somebody who looks a series up");
+        slow.join().unwrap().commit().unwrap();
+    });
+    // What was committed during the look-up is the newest of its series.
+    let mut txn = world.engine.begin();
+    let mut row = Vec::new();
+    let layout = world.ring.layout();
+    let mut writer = layout.writer(&mut row);
+    (0..3).for_each(|column| writer.set_int(column, [1, 1000, 0][column]));
+    writer.finish();
+    assert!(txn.insert(&world.ring, &row, OnDuplicate::Fail).is_err(), "the key is taken");
+}
+
+/// At the commit keys are looked for among what others committed since.
+#[test]
+fn keys_are_checked_at_the_commit() {
+    let world = open(&SimFs::new(), Ring::default());
+    fill(&world, 10);
+    let mut txn = world.engine.begin();
+    // Older than the newest of its series.
+    insert_row(&mut txn, &world.ring, 0, 11);
+    insert(&world.engine, &world.ring, (10..20).filter(|time| *time != 11), false);
+    world.engine.flush_all().unwrap();
+    quiet_commits_end_beside(&world, || txn.commit().unwrap());
+    assert_eq!(rows(&world.engine, &world.ring), SERIES * 19 + 1);
+    // A key that was taken meanwhile is found.
+    let mut txn = world.engine.begin();
+    insert_row(&mut txn, &world.ring, 0, 25);
+    insert(&world.engine, &world.ring, 24..31, false);
+    world.engine.flush_all().unwrap();
+    assert!(txn.commit().is_err(), "the key was taken");
 }

@@ -106,6 +106,8 @@ pub(crate) struct TxnTable {
     own_of_tiers: Option<Arc<RwLock<OwnWrites>>>,
     /// What was committed when the first key was checked; held so that merges keep newer sequence numbers.
     pub check: Option<Arc<Snapshot>>,
+    /// Keys that it inserted were free after this commit too; see [`Txn::check_ahead`].
+    pub checked_up_to: u64,
     /// The newest rows, committed and own ones.
     newness: Newness,
     /// The table's newest commit when `newness` was begun: after a later one what it says has to be looked up anew.
@@ -690,6 +692,7 @@ impl Txn {
             check: None,
             newness: Newness::default(),
             newest_seq: 0,
+            checked_up_to: 0,
             streak: None,
             is_untold: false,
             place: Place::default(),
