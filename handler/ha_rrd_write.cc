@@ -114,8 +114,17 @@ int ha_rrd::duplicate_of_new(int status, uchar *record, bool is_found_late)
   }
   m_other_record.resize(table_share->reclength);
   int found= rrd_row_in_the_way(store(), session(), m_other_record.data(), &m_error);
+  if (found == RRD_NOT_FOUND)
+  {
+    const RrdInsert mode= insert_mode();
+    if (mode != RRD_INSERT_REPLACE && mode != RRD_INSERT_UPDATE)
+      return failed;
+    /* It left a ring just now. The server would go on with the row of an earlier duplicate. */
+    m_error.status= RRD_CONFLICT;
+    return failure();
+  }
   if (found != RRD_OK)
-    return found == RRD_NOT_FOUND ? failed : result(found);
+    return result(found);
   if (has_key())
     copy_key(dup_ref, m_other_record.data());
   else

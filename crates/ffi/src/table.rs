@@ -218,7 +218,8 @@ impl TableHandle {
     }
 
     /// `write` found a row in its way. Whoever has changed that row, or deleted it, is waited for, and `write` is tried
-    /// again, as long as it is another row each time.
+    /// again, as long as it is another row each time. With `locks_the_row` the row that is told of is locked, and so it is there;
+    /// [`Error::Conflict`] if others always come first.
     fn look_again(
         &mut self,
         session: &mut Session,
@@ -228,23 +229,30 @@ impl TableHandle {
     ) -> Outcome<()> {
         let mut waited_for = None;
         for _ in 0..DUPLICATE_RETRIES {
-            let Error::Duplicate { existing, .. } = &error else { break };
+            let Error::Duplicate { existing, .. } = &error else { return Err(error.into()) };
             if waited_for.as_ref() == Some(existing) {
-                break;
+                return Err(self.refused(error));
             }
-            let existing = existing.clone();
-            if locks_the_row {
-                session.lock_row(&self.table, &existing)?;
-            } else {
-                self.wait_for_owner(session, &existing)?;
+            waited_for = Some(existing.clone()).filter(|row| !row.is_empty());
+            // Without one it went before it could be named.
+            if let Some(existing) = &waited_for {
+                if locks_the_row {
+                    session.lock_row(&self.table, existing)?;
+                } else {
+                    self.wait_for_owner(session, existing)?;
+                }
             }
-            waited_for = Some(existing);
             match write(self, session.txn()) {
                 Ok(()) => return Ok(()),
                 Err(again) => error = again,
             }
         }
-        Err(self.refused(error))
+        match (&error, &waited_for) {
+            (Error::Duplicate { existing, .. }, locked) if locks_the_row && locked.as_ref() != Some(existing) => {
+                Err(Error::Conflict.into())
+            }
+            _ => Err(self.refused(error)),
+        }
     }
 
     /// Waits until nobody else has this row locked exclusively. The lock is given back at once: several who kept it, and then

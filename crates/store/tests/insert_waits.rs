@@ -9,6 +9,11 @@ use rrd_store::fs::sim::SimFs;
 use rrd_store::schema::{ColumnDef, IndexColumn, IndexDef, Lane};
 use rrd_store::{Config, Engine, Error, OnDuplicate, Result, Schema, Table, Txn};
 
+#[path = "common/rows.rs"]
+mod rows;
+
+use rows::row_of;
+
 /// Two numbers, the first is the key, the second unique.
 fn create() -> (Arc<Engine>, Arc<Table>) {
     let mut config = Config::new("/rrd");
@@ -23,18 +28,8 @@ fn create() -> (Arc<Engine>, Arc<Table>) {
     (engine, table)
 }
 
-fn row_of(table: &Table, key: u64, value: u64) -> Vec<u8> {
-    let mut row = Vec::new();
-    let layout = table.layout();
-    let mut writer = layout.writer(&mut row);
-    writer.set_int(0, key);
-    writer.set_int(1, value);
-    writer.finish();
-    row
-}
-
 fn insert(txn: &mut Txn, table: &Arc<Table>, key: u64, value: u64) -> Result<()> {
-    txn.insert(table, &row_of(table, key, value), OnDuplicate::Fail)
+    txn.insert(table, &row_of(table, &[key, value]), OnDuplicate::Fail)
 }
 
 fn impatient(engine: &Arc<Engine>) -> Txn {
@@ -104,7 +99,7 @@ fn of_two_that_wait_for_a_delete_one_inserts_and_the_other_is_told() {
     first.commit().expect("commit");
     let key = {
         let mut key = Vec::new();
-        table.layout().push_key(&row_of(&table, 1, 1), &mut key);
+        table.layout().push_key(&row_of(&table, &[1, 1]), &mut key);
         key
     };
     first.lock_row(&table, &key, rrd_store::LockMode::Exclusive).expect("lock");
@@ -114,7 +109,7 @@ fn of_two_that_wait_for_a_delete_one_inserts_and_the_other_is_told() {
             let (engine, table) = (&engine, &table);
             scope.spawn(move || {
                 let mut txn = engine.begin();
-                txn.insert(table, &row_of(table, 1, value), OnDuplicate::Ignore)?;
+                txn.insert(table, &row_of(table, &[1, value]), OnDuplicate::Ignore)?;
                 txn.commit()
             })
         };
@@ -193,4 +188,33 @@ fn the_newest_row_is_looked_up_again_after_a_queued_commit() {
         assert!(matches!(told, Err(Error::Duplicate { .. })), "{told:?}");
     }
     slow.commit().expect("a commit has nothing to refuse");
+}
+
+/// The row in the way was deleted between the look at the unique key and the question which row has it. The error named none, and
+/// REPLACE, which reads that row next, failed with 1032.
+#[test]
+fn a_unique_key_that_is_freed_while_its_row_is_looked_for_is_free() {
+    let (engine, table) = create();
+    let mut txn = engine.begin();
+    insert(&mut txn, &table, 5, 10).expect("insert");
+    txn.commit().expect("commit");
+    let taken = engine.pause_points().close("a key is taken");
+    let replacing = {
+        let (engine, table) = (engine.clone(), table.clone());
+        std::thread::spawn(move || {
+            let mut txn = engine.begin();
+            txn.insert(&table, &row_of(&table, &[1, 10]), OnDuplicate::Replace)?;
+            txn.commit()
+        })
+    };
+    taken.until_reached(1);
+    let mut txn = impatient(&engine);
+    let mut key = Vec::new();
+    table.layout().push_key(&row_of(&table, &[5, 10]), &mut key);
+    txn.delete(&table, &key).expect("delete");
+    txn.commit().expect("commit");
+    drop(taken);
+    replacing.join().expect("thread").expect("the key is free");
+    let taken = insert(&mut engine.begin(), &table, 2, 10);
+    assert!(matches!(taken, Err(Error::Duplicate { .. })));
 }

@@ -44,11 +44,19 @@ impl Txn {
         if self.is_behind_newest(t, key)? {
             return Ok(Some(mode));
         }
-        match own_version(&self.tables[t], key)? {
-            Some(found) if found.row.is_some() => Err(self.duplicate_in(&self.tables[t], row, key)),
-            Some(found) => Ok(found.expects_absent.and(Some(mode))),
-            None if self.is_committed(t, key)? => Err(self.duplicate_in(&self.tables[t], row, key)),
-            None => Ok(Some(mode)),
+        loop {
+            match own_version(&self.tables[t], key)? {
+                Some(found) if found.row.is_some() => return Err(self.duplicate_in(&self.tables[t], row, key)),
+                Some(found) => return Ok(found.expects_absent.and(Some(mode))),
+                None if !self.is_committed(t, key)? => return Ok(Some(mode)),
+                None => {}
+            }
+            self.engine.pause_points.pass("a key is taken");
+            match self.duplicate_in(&self.tables[t], row, key) {
+                // The entry went meanwhile: the key may be free now.
+                Error::Duplicate { existing, .. } if existing.is_empty() => {}
+                error => return Err(error),
+            }
         }
     }
 
@@ -172,7 +180,8 @@ impl Txn {
         Ok(self.read_latest(table, key, &mut row)?.then_some(row))
     }
 
-    /// The error for a row (or index entry) whose key is taken, in terms of the base table.
+    /// The error for a row (or index entry) whose key is taken, in terms of the base table. It names no row in the way if that went
+    /// meanwhile.
     pub(crate) fn duplicate_in(&self, t: &TxnTable, row: &[u8], key: &[u8]) -> Error {
         let existing = key.to_vec();
         let Some(of) = t.layout.schema().index_of else {
