@@ -9,6 +9,11 @@ use rrd_store::fs::sim::SimFs;
 use rrd_store::schema::{ColumnDef, Lane};
 use rrd_store::{Config, Engine, Error, LockMode, OnDuplicate, Schema, Table, Txn};
 
+#[path = "common/rows.rs"]
+mod rows;
+
+use rows::row_of;
+
 /// Rows whose locks take ten times the limit.
 const ROWS: u64 = 10_000;
 const LIMIT: u64 = 200_000;
@@ -21,26 +26,16 @@ fn filled() -> (Arc<Engine>, Arc<Table>) {
     engine.create_table("db/t", Schema::plain(vec![int(0), int(1)], vec![0], None)).expect("create");
     let table = engine.table("db/t").expect("table");
     let mut txn = engine.begin();
-    (0..ROWS).for_each(|key| txn.insert(&table, &row_of(&table, key), OnDuplicate::Fail).expect("insert"));
+    (0..ROWS).for_each(|key| txn.insert(&table, &row_of(&table, &[key; 2]), OnDuplicate::Fail).expect("insert"));
     txn.commit().expect("commit");
     assert_eq!(counter(&engine, "row_lock_bytes"), 0);
     engine.set_lock_bytes(LIMIT);
     (engine, table)
 }
 
-fn row_of(table: &Table, key: u64) -> Vec<u8> {
-    let mut row = Vec::new();
-    let layout = table.layout();
-    let mut writer = layout.writer(&mut row);
-    writer.set_int(0, key);
-    writer.set_int(1, key);
-    writer.finish();
-    row
-}
-
 fn key_of(table: &Table, key: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
-    table.layout().push_key(&row_of(table, key), &mut bytes);
+    table.layout().push_key(&row_of(table, &[key; 2]), &mut bytes);
     bytes
 }
 
@@ -70,13 +65,13 @@ fn who_locks_too_many_rows_locks_the_table_in_their_place() {
     for key in [0, ROWS - 1] {
         assert!(matches!(lock(&mut other, &table, key, LockMode::Shared), Err(Error::LockTimeout)));
     }
-    large.insert(&table, &row_of(&table, ROWS), OnDuplicate::Fail).expect("insert");
-    let inserted = other.insert(&table, &row_of(&table, ROWS), OnDuplicate::Fail);
+    large.insert(&table, &row_of(&table, &[ROWS; 2]), OnDuplicate::Fail).expect("insert");
+    let inserted = other.insert(&table, &row_of(&table, &[ROWS; 2]), OnDuplicate::Fail);
     assert!(matches!(inserted, Err(Error::LockTimeout)), "{inserted:?}");
     large.delete(&table, &key_of(&table, 0)).expect("delete");
     large.commit().expect("commit");
     lock(&mut other, &table, 1, LockMode::Exclusive).expect("the table is free");
-    other.insert(&table, &row_of(&table, ROWS + 1), OnDuplicate::Fail).expect("insert");
+    other.insert(&table, &row_of(&table, &[ROWS + 1; 2]), OnDuplicate::Fail).expect("insert");
     other.rollback();
     assert_eq!(counter(&engine, "row_lock_bytes"), 0);
 }
@@ -105,12 +100,12 @@ fn beside_others_it_fails_and_they_go_on() {
 fn inserts_beyond_the_limit_are_checked_at_commit() {
     let (engine, table) = filled();
     let mut large = engine.begin();
-    (0..ROWS).for_each(|n| large.insert(&table, &row_of(&table, ROWS + n), OnDuplicate::Fail).expect("insert"));
+    (0..ROWS).for_each(|n| large.insert(&table, &row_of(&table, &[ROWS + n; 2]), OnDuplicate::Fail).expect("insert"));
     assert!(counter(&engine, "row_lock_bytes") <= LIMIT);
     let mut other = impatient(&engine);
-    let first = other.insert(&table, &row_of(&table, ROWS), OnDuplicate::Fail);
+    let first = other.insert(&table, &row_of(&table, &[ROWS; 2]), OnDuplicate::Fail);
     assert!(matches!(first, Err(Error::LockTimeout)), "{first:?}");
-    other.insert(&table, &row_of(&table, 2 * ROWS - 1), OnDuplicate::Fail).expect("not locked");
+    other.insert(&table, &row_of(&table, &[2 * ROWS - 1; 2]), OnDuplicate::Fail).expect("not locked");
     other.commit().expect("the first to commit");
     assert!(matches!(large.commit(), Err(Error::Duplicate { .. })));
     assert_eq!(counter(&engine, "row_lock_bytes"), 0);

@@ -9,6 +9,11 @@ use rrd_store::fs::sim::SimFs;
 use rrd_store::schema::{ColumnDef, IndexColumn, IndexDef, Lane};
 use rrd_store::{Config, Direction, Engine, Error, OnDuplicate, Schema, Table, TextUse, Txn};
 
+#[path = "common/rows.rs"]
+mod rows;
+
+use rows::row_of;
+
 fn schema() -> Schema {
     let int = |id| ColumnDef::plain(id, Lane::Int { width: 8 }, false);
     Schema::plain(vec![int(0), int(1)], vec![0], None)
@@ -40,18 +45,8 @@ fn create(fs: &SimFs) -> (Arc<Engine>, Arc<Table>) {
     (engine, table)
 }
 
-fn row_of(table: &Arc<Table>, key: u64, value: u64) -> Vec<u8> {
-    let mut row = Vec::new();
-    let layout = table.layout();
-    let mut writer = layout.writer(&mut row);
-    writer.set_int(0, key);
-    writer.set_int(1, value);
-    writer.finish();
-    row
-}
-
 fn put(txn: &mut Txn, table: &Arc<Table>, key: u64, value: u64, mode: OnDuplicate) {
-    txn.insert(table, &row_of(table, key, value), mode).expect("insert");
+    txn.insert(table, &row_of(table, &[key, value]), mode).expect("insert");
 }
 
 fn prepared(engine: &Arc<Engine>, table: &Arc<Table>, key: u64, xid: &[u8]) -> Txn {
@@ -224,11 +219,11 @@ fn a_key_that_one_like_it_has_just_inserted_is_waited_for() {
             put(&mut fast, &table, id, id, first);
             let mut slow = engine.begin();
             slow.set_lock_timeout_ms(0);
-            let busy = slow.insert(&table, &row_of(&table, key, value), second);
+            let busy = slow.insert(&table, &row_of(&table, &[key, value]), second);
             assert!(matches!(busy, Err(Error::LockTimeout)), "{what}: {busy:?}");
             if key > id {
                 fast.commit().expect("commit");
-                let taken = slow.insert(&table, &row_of(&table, key, value), second);
+                let taken = slow.insert(&table, &row_of(&table, &[key, value]), second);
                 assert!(matches!(taken, Err(Error::Duplicate { .. })), "{what}: {taken:?}");
             } else {
                 fast.rollback();
@@ -282,7 +277,7 @@ fn a_unique_value_given_up_is_not_taken_from_another_row() {
         let (engine, table) = create_indexed(&SimFs::new(), if is_spilled { 100 } else { 1 << 20 });
         let mut slow = engine.begin();
         put(&mut slow, &table, 1, 10, OnDuplicate::Fail);
-        slow.update(&table, &key_of(&table, 1), &row_of(&table, 1, 11)).expect("update");
+        slow.update(&table, &key_of(&table, 1), &row_of(&table, &[1, 11])).expect("update");
         let mut fast = engine.begin();
         put(&mut fast, &table, 2, 10, OnDuplicate::Fail);
         fast.commit().expect("commit");
@@ -312,12 +307,12 @@ fn create_indexed(fs: &SimFs, spill_bytes: usize) -> (Arc<Engine>, Arc<Table>) {
 
 fn is_taken(engine: &Arc<Engine>, table: &Arc<Table>, value: u64) -> bool {
     let mut txn = engine.begin();
-    matches!(txn.insert(table, &row_of(table, 99, value), OnDuplicate::Fail), Err(Error::Duplicate { .. }))
+    matches!(txn.insert(table, &row_of(table, &[99, value]), OnDuplicate::Fail), Err(Error::Duplicate { .. }))
 }
 
 fn key_of(table: &Arc<Table>, key: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
-    table.layout().push_key(&row_of(table, key, 0), &mut bytes);
+    table.layout().push_key(&row_of(table, &[key, 0]), &mut bytes);
     bytes
 }
 

@@ -9,6 +9,11 @@ use rrd_store::fs::sim::SimFs;
 use rrd_store::schema::{ColumnDef, IndexColumn, IndexDef, Lane};
 use rrd_store::{Config, Direction, Engine, Error, LockMode, OnDuplicate, Schema, Table, Txn};
 
+#[path = "common/rows.rs"]
+mod rows;
+
+use rows::row_of;
+
 /// The key, and a value that an index knows.
 fn schema() -> Schema {
     let int = |id| ColumnDef::plain(id, Lane::Int { width: 8 }, false);
@@ -40,32 +45,22 @@ fn create(engine: &Engine, name: &str) -> Arc<Table> {
     table(engine, name)
 }
 
-fn row_of(table: &Arc<Table>, key: u64, value: u64) -> Vec<u8> {
-    let mut row = Vec::new();
-    let layout = table.layout();
-    let mut writer = layout.writer(&mut row);
-    writer.set_int(0, key);
-    writer.set_int(1, value);
-    writer.finish();
-    row
-}
-
 fn key_of(table: &Arc<Table>, key: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
-    table.layout().push_key(&row_of(table, key, 0), &mut bytes);
+    table.layout().push_key(&row_of(table, &[key, 0]), &mut bytes);
     bytes
 }
 
 fn insert(txn: &mut Txn, table: &Arc<Table>, keys: std::ops::Range<u64>) {
     for key in keys {
-        txn.insert(table, &row_of(table, key, key), OnDuplicate::Fail).expect("insert");
+        txn.insert(table, &row_of(table, &[key, key]), OnDuplicate::Fail).expect("insert");
     }
 }
 
 /// Locks and changes rows.
 fn update(txn: &mut Txn, table: &Arc<Table>, keys: std::ops::Range<u64>, value: u64) {
     for key in keys {
-        let (bytes, row) = (key_of(table, key), row_of(table, key, value));
+        let (bytes, row) = (key_of(table, key), row_of(table, &[key, value]));
         txn.lock_row(table, &bytes, LockMode::Exclusive).expect("lock");
         txn.update(table, &bytes, &row).expect("update");
     }
@@ -126,7 +121,7 @@ fn rows_in_files_of_a_prepared_transaction_are_locked_after_a_restart() {
         assert_eq!(try_lock(&engine, &t, 90), prepared_lock_bytes > 0);
         let mut other = engine.begin();
         other.set_lock_timeout_ms(0);
-        let refused = other.insert(&t, &row_of(&t, 200, 5), OnDuplicate::Fail).expect_err("taken");
+        let refused = other.insert(&t, &row_of(&t, &[200, 5]), OnDuplicate::Fail).expect_err("taken");
         assert!(matches!(refused, Error::LockTimeout), "{refused}");
         other.rollback();
         assert!(engine.commit_prepared(b"x").expect("commit"));
@@ -212,7 +207,7 @@ fn the_log_is_kept_while_a_second_phase_fails() {
         // Nor does anybody get hold of its keys.
         let mut other = engine.begin();
         other.set_lock_timeout_ms(0);
-        assert!(other.insert(&t, &row_of(&t, 3, 5), OnDuplicate::Fail).is_err());
+        assert!(other.insert(&t, &row_of(&t, &[3, 5]), OnDuplicate::Fail).is_err());
         drop((other, closed));
         assert!(decided.join().expect("no panic").expect_err("full").is_disk_full());
     });
@@ -241,7 +236,7 @@ fn an_insert_waits_for_a_pending_delete_that_the_disk_may_refuse() {
     delete.delete(&t, &key_of(&t, 7)).expect("delete");
     delete.commit().expect("commit");
     let mut late = engine.begin();
-    late.insert(&t, &row_of(&t, 7, 70), OnDuplicate::Fail).expect("free");
+    late.insert(&t, &row_of(&t, &[7, 70]), OnDuplicate::Fail).expect("free");
     committed(&engine, &t, 7..8);
     let mut large = engine.begin();
     for key in 0..60 {
