@@ -25,7 +25,7 @@ use crate::newest::Place;
 use crate::ordered::LOOK_AGAIN;
 use crate::own::{OnDuplicate, OwnBatch, OwnWrite, OwnWrites};
 use crate::prepare::{Prepared, log_parts};
-use crate::ring::RingChange;
+use crate::ring::{RingChange, leave_out_gone};
 use crate::row::RowLayout;
 use crate::segment::{SegmentId, SegmentMeta};
 use crate::table::{Table, find_in_segment};
@@ -552,6 +552,7 @@ impl Engine {
                     change.is_unknown();
                 }
                 self.note_too_old(t, &mut change, &own);
+                leave_out_gone(t, &mut own);
                 let segments: Vec<_> = own.private.iter().map(|p| p.segment.clone()).collect();
                 rings.push((t, change, segments));
             }

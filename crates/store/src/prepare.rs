@@ -406,7 +406,7 @@ fn prepared_of(tables: &Tables, open: OpenPrepare, owner: u64, open_segment: Ope
                 }
                 // A prepare record leans on nothing.
                 LoggedWrite::Kept(..) => return None,
-                LoggedWrite::Horizon(_) | LoggedWrite::Floors(_) => crate::ring::restore(table, write)?,
+                LoggedWrite::Horizon(_) | LoggedWrite::Floors(_) => crate::ring::restore(&table.version().gate, write)?,
             }
         }
         writes.push(TableWrites { table: table.clone(), layout, own: Arc::new(RwLock::new(own)), newest: None });

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use hashbrown::HashMap;
+
 use crate::alter::DEFINITION_PROPERTY;
 use crate::cache::BlockCache;
 use crate::chunk::ChunkMap;
@@ -12,13 +14,13 @@ use crate::config::Config;
 use crate::engine::{Parts, Tables};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::horizon::Position;
+use crate::horizon::{Gate, Position};
 use crate::limits;
 use crate::live::LiveSegment;
 use crate::log_base;
 use crate::log_record::{self, LoggedTable, LoggedWrite, Record};
 use crate::manifest::Manifest;
-use crate::manifest::edit::{Edit, State};
+use crate::manifest::edit::{Edit, State, TableId};
 use crate::memtable::Key;
 use crate::newest::Newest;
 use crate::prepare::{Prepared, Replayed, missing_links};
@@ -51,6 +53,7 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
     let mut links = Vec::new();
     // With the links.
     let mut linked = state.clone();
+    let mut passed = Passed::default();
     let wal = Wal::open(fs.clone(), &log_dir, &mut |lsn, record| {
         let damaged =
             || Error::corrupt(&log_dir, lsn.0, "the log holds a record that makes no sense; restore from a backup");
@@ -60,7 +63,7 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
             }
             Record::Commit { seq, tables: writes } => {
                 newest_seq = newest_seq.max(seq);
-                writes.iter().try_for_each(|t| replay(&tables, seq, lsn, t)).ok_or_else(damaged)?;
+                writes.iter().try_for_each(|t| replay(&tables, (seq, lsn), t, &mut passed)).ok_or_else(damaged)?;
             }
             Record::Prepare { xid, body, edits } => prepared.prepare(xid, lsn, body, edits),
             Record::RollbackPrepared { xid } => drop(prepared.decided(xid)),
@@ -69,7 +72,7 @@ pub(crate) fn read_folder(config: &Config, fs: Arc<dyn Fs>) -> Result<Parts> {
                 // No prepare record: its log file is gone, because everything of it is in segments.
                 let Some(open) = prepared.decided(xid) else { return Ok(()) };
                 let writes = log_record::decode_body(&open.body).ok_or_else(damaged)?;
-                writes.iter().try_for_each(|t| replay(&tables, seq, open.lsn, t)).ok_or_else(damaged)?;
+                writes.iter().try_for_each(|t| replay(&tables, (seq, open.lsn), t, &mut passed)).ok_or_else(damaged)?;
                 let edits = crate::manifest::decode_edits(&open.edits).ok_or_else(damaged)?;
                 for edit in missing_links(&state, edits, first_seq, seq) {
                     let fitted = linked.apply_fitted(&edit).map_err(|error| of_table(&state, &edit, error))?;
@@ -250,10 +253,14 @@ fn remove_unused(fs: &dyn Fs, dir: &Path, used: &BTreeSet<SegmentId>) -> Result<
     Ok(())
 }
 
+/// What was gone at each commit, as far as the log says: the manifest may know later horizons.
+type Passed = HashMap<TableId, Gate>;
+
 /// Applies a logged commit to one table; `None` if its bytes make no sense.
-fn replay(tables: &Tables, seq: u64, lsn: Lsn, logged: &LoggedTable<'_>) -> Option<()> {
+fn replay(tables: &Tables, (seq, lsn): (u64, Lsn), logged: &LoggedTable<'_>, passed: &mut Passed) -> Option<()> {
     // Dropped since.
     let Some(table) = tables.by_id.get(&logged.table) else { return Some(()) };
+    let passed = passed.entry(logged.table).or_default();
     let layout = table.layout();
     let is_known = layout.schema().version == logged.schema_version;
     let read_kept = |kept| log_base::decode(kept, &layout, &mut table.log_bases.lock(), (seq, lsn));
@@ -288,8 +295,15 @@ fn replay(tables: &Tables, seq: u64, lsn: Lsn, logged: &LoggedTable<'_>) -> Opti
                 log_base::for_each_row(&columns, &layout, &mut put);
             }
             LoggedWrite::Delete(key) => writes.push((Key::from_slice(key), None)),
-            LoggedWrite::Horizon(_) | LoggedWrite::Floors(_) => crate::ring::restore(table, write)?,
+            LoggedWrite::Horizon(_) | LoggedWrite::Floors(_) => {
+                crate::ring::restore(&table.version().gate, write)?;
+                crate::ring::restore(passed, write)?;
+            }
         }
+    }
+    // As `leave_out_gone` did when it was applied.
+    if let (Some(horizon), Some(places), false) = (passed.latest(), layout.places(), table.is_index()) {
+        writes.retain(|(key, row)| row.is_none() || !places.is_key_gone(&layout, key, &horizon));
     }
     table.version().active.apply(seq, start, &[], writes.into_iter());
     table.last_commit_seq.fetch_max(seq, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::commit::TableWrites;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::horizon::Position;
+use crate::horizon::{Gate, Position};
 use crate::log_record::LoggedWrite;
 use crate::manifest::edit::Edit;
 use crate::memtable::Key;
@@ -109,8 +109,7 @@ pub(crate) fn decode_floors(mut bytes: &[u8]) -> Option<Vec<(Key, Key)>> {
 }
 
 /// Takes up what a log record says of the horizon; `None` if it makes no sense.
-pub(crate) fn restore(table: &Table, write: &LoggedWrite<'_>) -> Option<()> {
-    let gate = table.version().gate.clone();
+pub(crate) fn restore(gate: &Gate, write: &LoggedWrite<'_>) -> Option<()> {
     match write {
         LoggedWrite::Horizon(bytes) => gate.restore(Position::decode(bytes)?),
         LoggedWrite::Floors(bytes) => {

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use crate::batch::Batch;
 use crate::commit::TableWrites;
 use crate::engine::Engine;
 use crate::error::Result;
@@ -79,6 +80,22 @@ impl RingChange {
         // Where rows are not counted for the ring, only the age rule lets them go.
         self.too_old.max((single + in_batches.sum::<usize>()) as u64)
     }
+}
+
+/// Before the commit of a write set is applied: takes out rows that are gone already, since the horizon moved after they were
+/// written. Nobody would see them, but tiers would count them; so a tier does not depend on how commits met.
+pub(crate) fn leave_out_gone(writes: &TableWrites, own: &mut OwnWrites) {
+    let layout = &*writes.layout;
+    let (Some(horizon), Some(places)) = (writes.table.version().gate.latest(), layout.places()) else { return };
+    let is_gone = |key: &[u8]| places.is_key_gone(layout, key, &horizon);
+    let has_gone = |rows: &Batch| {
+        let may_have = rows.times(layout).is_none_or(|(first, _)| horizon.may_hide_from(first));
+        may_have && (0..rows.len()).any(|i| is_gone(&rows.key(i)))
+    };
+    if own.batches.iter().any(|batch| has_gone(&batch.rows)) {
+        own.settle();
+    }
+    own.map.retain(|key, write| write.row.is_none() || !is_gone(key));
 }
 
 impl Engine {

@@ -47,6 +47,7 @@ pub(crate) use durable::{
     FLOORS_PROPERTY, HORIZON_PROPERTY, decode_floors, encode_floors, floors_edit, floors_of_writes, restore,
 };
 pub use lost::LostRows;
+pub(crate) use lost::leave_out_gone;
 use rows::count_rows;
 use series::{DueSeries, FoundSeries, KnownSeries, Turn};
 
