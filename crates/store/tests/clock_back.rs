@@ -117,6 +117,55 @@ fn rows_of_the_present_are_stored_after_a_clock_was_ahead() {
     }
 }
 
+/// The horizon stayed in the future where `RETENTION` stood beside another bound.
+#[test]
+fn the_horizon_comes_back_beside_other_bounds() {
+    let rings = [
+        Ring { max_rows: Some(1000), ..Ring::default() },
+        Ring { series_max_rows: Some(1000), ..Ring::default() },
+        Ring { max_bytes: Some(1 << 24), ..Ring::default() },
+    ];
+    for (ring, is_clean) in rings.iter().flat_map(|ring| [(ring, true), (ring, false)]) {
+        let fs = SimFs::new();
+        let mut schema = schema(Some(90), None);
+        schema.ring = Ring { retention: schema.ring.retention, ..*ring };
+        let (engine, table) = open(&fs, NOW, &schema);
+        insert(&engine, &table, ten_days());
+        engine.close().unwrap();
+        drop((engine, table));
+        let (engine, table) = open(&fs, AHEAD, &schema);
+        insert(&engine, &table, std::iter::once(AHEAD));
+        assert_eq!(count(&engine, &table), 1, "{ring:?}");
+        engine.flush_all().unwrap();
+        let fs = if is_clean { engine.close().map(|()| fs.clone()).unwrap() } else { fs.power_cut(1) };
+        drop((engine, table));
+        let (engine, table) = open(&fs, NOW, &schema);
+        let left = count(&engine, &table);
+        assert_eq!(insert(&engine, &table, (0..100).map(|n| NOW - n * 60)), 0, "{ring:?}, clean: {is_clean}");
+        assert_eq!(count(&engine, &table), left + 100);
+        let fs = fs.power_cut(2);
+        drop((engine, table));
+        let (engine, table) = open(&fs, NOW, &schema);
+        assert_eq!(count(&engine, &table), left + 100, "{ring:?}, and after another start");
+        assert!(engine.check_table(&table, &mut |_, _| true).unwrap().is_empty());
+    }
+}
+
+/// A full ring of rows keeps the newest, though they are of the future.
+#[test]
+fn a_full_ring_of_future_rows_keeps_its_horizon() {
+    let fs = SimFs::new();
+    let mut schema = schema(Some(90), None);
+    schema.ring.max_rows = Some(50);
+    let (engine, table) = open(&fs, AHEAD, &schema);
+    insert(&engine, &table, (0..60).map(|n| AHEAD + n));
+    engine.close().unwrap();
+    drop((engine, table));
+    let (engine, table) = open(&fs, NOW, &schema);
+    assert_eq!(insert(&engine, &table, std::iter::once(NOW)), 1);
+    assert_eq!(count(&engine, &table), 50);
+}
+
 #[test]
 fn tiers_have_the_buckets_of_the_rows_again() {
     for is_clean in [true, false] {

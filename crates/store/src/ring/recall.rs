@@ -21,8 +21,9 @@ use crate::tier::bucket::Interval;
 use crate::tier::{dirty_edit, join};
 use crate::time::TimeLane;
 
+use super::bytes::linked_bytes;
 use super::durable::HORIZON_PROPERTY;
-use super::newest_time;
+use super::{count_rows, newest_time};
 
 impl Engine {
     /// Looks for horizons in the future, at the start and each second.
@@ -39,16 +40,31 @@ impl Engine {
         let Some(lane) = TimeLane::of(&schema) else { return Ok(()) };
         let now = lane.at_or_after(self.clock_micros());
         let is_ahead = |table: &Table| table.version().gate.position().time > now;
-        // Rings of rows and bytes keep the newest, whatever the clock says.
-        let Ring { retention, max_rows, max_bytes, series_max_rows } = schema.ring;
-        let goes_by_age = (max_rows, max_bytes, series_max_rows) == (None, None, None);
-        if goes_by_age && is_ahead(table) && self.recall_horizon(table, &self.age_position(table, lane, retention))? {
+        let Ring { retention, max_bytes, .. } = schema.ring;
+        if is_ahead(table)
+            && !self.is_ring_full(table, schema.ring)?
+            && self.recall_horizon(table, &self.age_position(table, lane, retention))?
+        {
             tracing::info!(table = table.name(), "the horizon was ahead of the clock and is back");
         }
         if max_bytes.is_none() && table.tiers().iter().any(|tier| is_ahead(&tier.table)) {
             self.recall_tiers(table, lane)?;
         }
         Ok(())
+    }
+
+    /// Whether the horizon may be where it is because of a bound on rows or bytes: such rings keep the newest, whatever the clock
+    /// says. One that is not full has room for rows of the present. (Floors of series are no part of the horizon's position.)
+    fn is_ring_full(&self, table: &Arc<Table>, ring: Ring) -> Result<bool> {
+        if let Some(max_rows) = ring.max_rows {
+            let counted = table.ring.lock().rows();
+            let rows = counted.map_or_else(|| count_rows(&table.version(), &table.layout()), Ok)?;
+            if rows >= max_rows {
+                return Ok(true);
+            }
+        }
+        // More than it needs has to be free before the horizon comes back, or it would move to and fro.
+        Ok(ring.max_bytes.is_some_and(|max_bytes| linked_bytes(table) > max_bytes / 2))
     }
 
     /// Where the horizon of a table has to be by the age of its rows.
@@ -87,7 +103,9 @@ impl Engine {
             queue.pending.iter().any(|p| is_of(&p.tables)) || queue.prepared.iter().any(|p| is_of(&p.tables));
         let has_rows = parts.iter().any(|part| part.version().memtables().any(|m| m.needs_flush()));
         let version = table.version();
-        let is_behind = version.segments.values().any(|s| s.meta().min_time < position.time);
+        // At the edge a ring of rows tells rows of one time apart by their keys.
+        let first_there = position.time.saturating_add(u64::from(!position.key.is_empty()));
+        let is_behind = version.segments.values().any(|s| s.meta().min_time < first_there);
         if is_written || has_rows || is_behind || !version.dropped.is_empty() {
             return Ok(false);
         }
