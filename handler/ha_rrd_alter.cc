@@ -9,6 +9,7 @@
   asks check_version(), whose answer comes with the same manifest edit as the new schema.
 */
 #include "ha_rrd.h"
+#include "connection.h"
 
 #include "definition.h"
 #include "engine.h"
@@ -213,7 +214,8 @@ bool ha_rrd::commit_inplace_alter_table(TABLE *, Alter_inplace_info *info, bool 
   info->group_commit_ctx= nullptr;
   uint64_t gone= 0;
   bool is_all= false;
-  if (rrd_alter_commit(alters.data(), alters.size(), &gone, &is_all, &m_error) == RRD_OK)
+  if (rrd_alter_commit(alters.data(), alters.size(), rrd_is_killed, rrd_warn_text, ha_thd(), &gone, &is_all,
+                       &m_error) == RRD_OK)
   {
     if (gone)
       rrd_warn_rows_gone(ha_thd(), table_share->table_name.str, "", gone, is_all);

@@ -61,6 +61,8 @@ void rrd_warn_rows_gone(THD *thd, const char *table, const std::string &ring, ui
   warn(thd, text_of(table, ring, rows, is_all, true));
 }
 
+void rrd_warn_text(void *thd, const char *text, size_t length) { warn(static_cast<THD *>(thd), std::string(text, length)); }
+
 static void forget_loss(void *, RrdText, RrdText, uint64_t, bool) {}
 
 void rrd_forget_losses(RrdSession *session)

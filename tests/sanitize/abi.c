@@ -393,6 +393,7 @@ static void alter(const RrdTable *table)
   const uint32_t numbers[FIELDS]= {0, 1, 2, 3, 4};
   Definition both= define(2);
   uint64_t fallen= 0;
+  bool is_all= false;
   for (int is_wanted= 0; is_wanted < 2; is_wanted++)
   {
     RrdAlter *it= NULL;
@@ -401,7 +402,7 @@ static void alter(const RrdTable *table)
     CHECK(builds);
     DO(rrd_alter_build(it, go_on, NULL, &error));
     if (is_wanted)
-      DO(rrd_alter_commit(&it, 1, &fallen, &error));
+      DO(rrd_alter_commit(&it, 1, NULL, NULL, NULL, &fallen, &is_all, &error));
     rrd_alter_close(it);
   }
   forget(&both);

@@ -111,6 +111,9 @@
 // The text goes on the table's name: `$30m` stands for `t$30m`.
 #define RRD_INFO_OF_TABLE 16
 
+// The number is that of a connection. Without the PROCESS privilege users see rows of their own connection only.
+#define RRD_INFO_CONNECTION 32
+
 // An answer, to be read row by row.
 typedef struct RrdAggregation RrdAggregation;
 
@@ -1459,12 +1462,16 @@ int32_t rrd_alter_duplicate(const struct RrdAlter *alter,
                             struct RrdError *error);
 
 // Makes changes visible and durable, all of them or none. They must be closed nevertheless. `fallen` becomes the number of
-// rows that are gone because of it, `is_all` says whether none is left.
+// rows that are gone because of it, `is_all` says whether none is left. Tiers whose history ends
+// are `told`, a sentence each. While it waits for others it asks `killed`.
 //
 // # Safety
 // Rules `handles`, `answers` and `arrays` of `abi.rs`.
 int32_t rrd_alter_commit(struct RrdAlter **alters,
                          size_t count,
+                         RrdKilledFn killed,
+                         RrdTextFn told,
+                         void *connection,
                          uint64_t *fallen,
                          bool *is_all,
                          struct RrdError *error);

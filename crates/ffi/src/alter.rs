@@ -9,13 +9,14 @@ use std::sync::Arc;
 use rrd_store::alter::{Alteration, check_instant, is_same_index};
 use rrd_store::index_build::BuiltIndex;
 use rrd_store::schema::{ColumnDef, IndexDef, Initial, Schema, TimeColumn, TimeUnit};
-use rrd_store::tier::TierChanges;
+use rrd_store::tier::{EndingHistory, TierChanges};
 use rrd_store::{Engine, Error, RowLayout, Table};
 
 use crate::abi;
 use crate::definition::{Definition, Field};
 use crate::field::{Codec, Value};
 use crate::image::{IndexSortKeys, KeyPart, Order};
+use crate::info_time::time_text;
 use crate::record::{IndexFormat, RecordFormat};
 use crate::status::{Failure, Outcome};
 use crate::table::TableHandle;
@@ -37,13 +38,15 @@ pub struct Alter {
     rows_before: Option<u64>,
 }
 
-/// Rows that are gone because of a change.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct FallenRows {
-    /// How many.
+/// What is gone because of a change.
+#[derive(Clone, Debug, Default)]
+pub struct Fallen {
+    /// How many rows.
     pub rows: u64,
     /// Whether none is left.
     pub is_all: bool,
+    /// Texts that tell of tiers whose history ends.
+    pub history: Vec<String>,
 }
 
 /// What the server says beside the new definition.
@@ -158,10 +161,10 @@ impl Alter {
         self.definition.default_record.len()
     }
 
-    /// Makes changes of several tables (the partitions of one) visible and durable, all or none. Returns which rows are gone
-    /// because of it.
-    pub fn commit(alters: Vec<Alter>) -> Outcome<FallenRows> {
-        let Some(engine) = alters.first().map(|alter| alter.engine.clone()) else { return Ok(FallenRows::default()) };
+    /// Makes changes of several tables (the partitions of one) visible and durable, all or none. Returns what is gone
+    /// because of it. It ends, with nothing changed, once `stop` says so while it waits for others.
+    pub fn commit(alters: Vec<Alter>, stop: &mut dyn FnMut() -> bool) -> Outcome<Fallen> {
+        let Some(engine) = alters.first().map(|alter| alter.engine.clone()) else { return Ok(Fallen::default()) };
         let has_new_rule = |a: &Alter| a.table.schema().ring != a.schema.ring;
         // What is built in a ring of bytes takes the place of rows.
         let may_lose = |a: &&Alter| has_new_rule(a) || a.rows_before.is_some();
@@ -173,6 +176,12 @@ impl Alter {
                 None => engine.rows_there(&alter.table)?,
             };
         }
+        let ending = |a: &Alter| {
+            let schema = a.table.schema();
+            let history = engine.ending_history(&a.table, &a.schema);
+            history.iter().map(|ending| history_text(ending, &schema)).collect::<Vec<_>>()
+        };
+        let history = alters.iter().flat_map(ending).collect();
         let counters: Vec<_> = alters.iter().map(|a| (a.table.clone(), a.auto_increment)).collect();
         let change = |alter: Alter| Alteration {
             table: alter.table,
@@ -181,7 +190,7 @@ impl Alter {
             built: alter.built,
             tiers: alter.tiers,
         };
-        engine.alter_tables(alters.into_iter().map(change).collect())?;
+        engine.alter_tables_unless(alters.into_iter().map(change).collect(), stop)?;
         for (table, next) in counters.iter().filter(|(_, next)| *next > 0) {
             engine.set_auto_increment(table, *next)?;
         }
@@ -189,8 +198,17 @@ impl Alter {
             engine.settle_ring(table, true)?;
         }
         let left = rows_of(&engine, &counted)?;
-        Ok(FallenRows { rows: before.saturating_sub(left), is_all: left == 0 })
+        Ok(Fallen { rows: before.saturating_sub(left), is_all: left == 0, history })
     }
+}
+
+fn history_text(ending: &EndingHistory, schema: &Schema) -> String {
+    let name = ending.tier.rsplit('/').next().unwrap_or_default();
+    let (first, until) = (time_text(schema, ending.first), time_text(schema, ending.until));
+    format!(
+        "tier '{name}' is gone with its buckets from {first} to {until}: the rows of that time have left the table, so no other tier can \
+         be computed for it"
+    )
 }
 
 fn rows_of(engine: &Engine, tables: &[(Arc<Table>, bool)]) -> Outcome<u64> {

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-use crate::abi::{RrdError, RrdProgressFn, RrdTableDefinition, RrdText, progress_to};
+use crate::abi::{RrdError, RrdKilledFn, RrdProgressFn, RrdTableDefinition, RrdText, RrdTextFn, progress_to, texts_to};
 use crate::alter::{Alter, Request};
 use crate::definition::{Definition, read_text};
 use crate::export_engine::RrdEngine;
@@ -92,14 +92,18 @@ pub unsafe extern "C" fn rrd_alter_duplicate(
 }
 
 /// Makes changes visible and durable, all of them or none. They must be closed nevertheless. `fallen` becomes the number of
-/// rows that are gone because of it, `is_all` says whether none is left.
+/// rows that are gone because of it, `is_all` says whether none is left. Tiers whose history ends
+/// are `told`, a sentence each. While it waits for others it asks `killed`.
 ///
 /// # Safety
-/// Rules `handles`, `answers` and `arrays` of `abi.rs`.
+/// Rules `handles`, `answers`, `arrays` and `callbacks` of `abi.rs`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrd_alter_commit(
     alters: *mut Option<&mut RrdAlter>,
     count: usize,
+    killed: RrdKilledFn,
+    told: RrdTextFn,
+    connection: *mut c_void,
     fallen: Option<&mut MaybeUninit<u64>>,
     is_all: Option<&mut MaybeUninit<bool>>,
     error: Option<&mut MaybeUninit<RrdError>>,
@@ -111,7 +115,12 @@ pub unsafe extern "C" fn rrd_alter_commit(
             let change = get(alter.as_mut())?.alter.take();
             changes.push(change.ok_or_else(|| Failure::internal("internal error: an ALTER is committed twice"))?);
         }
-        let gone = Alter::commit(changes)?;
+        // SAFETY: rule `callbacks`, on the calling thread: the closure is gone when this call ends.
+        let mut stop = || killed.is_some_and(|killed| unsafe { killed(connection) } != 0);
+        let gone = Alter::commit(changes, &mut stop)?;
+        // SAFETY: rule `callbacks`; it is not used after this call.
+        let mut tell = unsafe { texts_to(told, connection) };
+        gone.history.iter().for_each(|text| tell(text.as_bytes()));
         put(fallen, gone.rows)?;
         put(is_all, gone.is_all)
     })

@@ -4,7 +4,7 @@
 use rrd_store::schema::{Lane, Schema, TimeColumn, TimeUnit};
 
 use crate::info::Cell;
-use crate::key_text::{datetime, split_fraction};
+use crate::key_text::{self, datetime, split_fraction, utc};
 
 /// What comes after it has no place in a DATETIME: the year 9999 is over.
 const LAST_SECOND: u64 = 253_402_300_799;
@@ -29,6 +29,17 @@ pub fn unit_name(unit: TimeUnit) -> String {
 /// A time that the lane holds; NULL without a time column.
 pub fn time_cell(schema: &Schema, value: u64) -> Cell {
     TimeLane::of(schema).map_or(Cell::Null, |lane| lane.cell(value))
+}
+
+/// The same in a sentence.
+pub fn time_text(schema: &Schema, value: u64) -> String {
+    match (time_cell(schema, value), schema.time.map(|time| time.unit)) {
+        (Cell::Timestamp(..), Some(TimeUnit::Timestamp { fraction_digits })) => {
+            format!("{} UTC", key_text::timestamp(value, fraction_digits, &utc))
+        }
+        (Cell::Text(text), _) => text,
+        _ => value.to_string(),
+    }
 }
 
 /// A bound of a chunk, which need not be a time that exists: the nearest one. NULL if it lies behind all times.

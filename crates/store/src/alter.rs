@@ -89,7 +89,12 @@ pub(crate) fn altered(old: &Schema, new: &Schema) -> Result<Schema> {
 
 impl Engine {
     /// Gives tables new schemas, all of them or none, durably. [`check_instant`] must hold for each.
-    pub fn alter_tables(&self, mut changes: Vec<Alteration>) -> Result<()> {
+    pub fn alter_tables(&self, changes: Vec<Alteration>) -> Result<()> {
+        self.alter_tables_unless(changes, &mut || false)
+    }
+
+    /// The same for a statement: [`Error::Interrupted`] once `stop` says so, and nothing has changed.
+    pub fn alter_tables_unless(&self, mut changes: Vec<Alteration>, stop: &mut dyn FnMut() -> bool) -> Result<()> {
         self.check_writable()?;
         changes.iter().try_for_each(Alteration::check)?;
         let tiers_of = |change: &mut Alteration| match change.tiers.take() {
@@ -98,7 +103,7 @@ impl Engine {
         };
         let mut tiers = changes.iter_mut().map(tiers_of).collect::<Result<Vec<_>>>()?;
         let changes = &changes;
-        while !self.try_alter(changes, &mut tiers)? {}
+        while !self.try_alter(changes, &mut tiers, stop)? {}
         drop(tiers);
         for change in changes {
             // New tiers may have more than they may take of a ring of bytes.
@@ -110,15 +115,20 @@ impl Engine {
     }
 
     /// False if a commit came between what has to be in segments and the edit.
-    fn try_alter(&self, changes: &[Alteration], tiers: &mut [TierChanges]) -> Result<bool> {
+    fn try_alter(
+        &self,
+        changes: &[Alteration],
+        tiers: &mut [TierChanges],
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<bool> {
         let is_current =
             |tiers: &TierChanges, table: &Table| tiers.is_current(table, self.visible_seq.load(Ordering::Acquire));
         for (change, tiers) in changes.iter().zip(&mut *tiers) {
             // With the locks of below no room can be made.
             if self.is_in_ring_of_bytes(&change.table) {
-                self.flush_table(&change.table)?;
+                self.flush_table_unless(&change.table, stop)?;
                 if !is_current(tiers, &change.table) {
-                    self.build(&change.table, &change.schema, tiers, &mut |_, _| true)?;
+                    self.build(&change.table, &change.schema, tiers, &mut |_, _| !stop())?;
                 }
             }
         }
@@ -126,7 +136,8 @@ impl Engine {
         alone.extend(tiers.iter().flat_map(TierChanges::tables));
         alone.extend(changes.iter().map(|change| change.table.clone()));
         alone.sort_by_key(|table| table.id);
-        let _alone: Vec<_> = alone.iter().map(|table| table.maintenance.lock()).collect();
+        let alone = alone.iter().map(|table| table.maintenance.lock_unless(stop));
+        let _alone = alone.collect::<Result<Vec<_>>>()?;
         for (change, tiers) in changes.iter().zip(tiers.iter_mut()) {
             let table = &change.table;
             if self.is_in_ring_of_bytes(table) {
@@ -135,7 +146,7 @@ impl Engine {
             self.freeze(table);
             self.flush_all_frozen(table)?;
             if !is_current(tiers, table) {
-                self.build(table, &change.schema, tiers, &mut |_, _| true)?;
+                self.build(table, &change.schema, tiers, &mut |_, _| !stop())?;
             }
         }
         self.set_schemas(changes, tiers)

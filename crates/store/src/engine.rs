@@ -408,9 +408,14 @@ impl Engine {
 
     /// Writes the memtables of one table to segments.
     pub fn flush_table(&self, table: &Arc<Table>) -> Result<()> {
+        self.flush_table_unless(table, &mut || false)
+    }
+
+    /// The same for a statement: [`Error::Interrupted`] once `stop` says so.
+    pub(crate) fn flush_table_unless(&self, table: &Arc<Table>, stop: &mut dyn FnMut() -> bool) -> Result<()> {
         for table in table.with_parts() {
             self.freeze(&table);
-            self.flush_frozen(&table)?;
+            self.flush_frozen(&table, stop)?;
         }
         self.trim_log()
     }
@@ -452,7 +457,7 @@ impl Engine {
     pub fn flush_all(&self) -> Result<()> {
         for table in self.tables_in_memory() {
             self.freeze(&table);
-            self.flush_frozen(&table)?;
+            self.flush_frozen(&table, &mut || false)?;
         }
         self.trim_log()
     }
@@ -472,7 +477,7 @@ impl Engine {
 
     /// Merges all segments of a table (OPTIMIZE); `progress(done, total)` returns false to stop.
     pub fn optimize_table(&self, table: &Arc<Table>, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
-        self.flush_table(table)?;
+        self.flush_table_unless(table, &mut || !progress(0, 0))?;
         let tables = table.with_parts();
         let total = tables.iter().map(|t| t.stats().rows).sum();
         let mut done = 0;

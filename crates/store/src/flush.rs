@@ -54,10 +54,11 @@ impl Engine {
         });
     }
 
-    /// Writes all frozen memtables of a table to segments, oldest first.
-    pub(crate) fn flush_frozen(&self, table: &Arc<Table>) -> Result<()> {
+    /// Writes all frozen memtables of a table to segments, oldest first. [`Error::Interrupted`] once `stop` says so, which is asked
+    /// between two memtables and while others are waited for.
+    pub(crate) fn flush_frozen(&self, table: &Arc<Table>, stop: &mut dyn FnMut() -> bool) -> Result<()> {
         // What was not written is tried again in the background: commits may wait for its memory, and nobody else asks for it.
-        match self.try_flush_frozen(table) {
+        match self.try_flush_frozen(table, stop) {
             // Whoever drops or empties it asks again, should that fail; what a shutdown leaves is in the log.
             Err(Error::Interrupted) if self.gives_up(table) => Ok(()),
             result => result.inspect_err(|_| self.workers.ask_flush_later(table.id)),
@@ -69,18 +70,21 @@ impl Engine {
         table.going.load(Ordering::Acquire) > 0 || self.workers.are_stopping()
     }
 
-    fn try_flush_frozen(&self, table: &Arc<Table>) -> Result<()> {
+    fn try_flush_frozen(&self, table: &Arc<Table>, stop: &mut dyn FnMut() -> bool) -> Result<()> {
         let (mut takes, mut tries) = (None, 0);
+        let mut stop = || self.gives_up(table) || stop();
+        let mut is_first = true;
         loop {
-            if self.gives_up(table) {
+            if self.gives_up(table) || (!std::mem::take(&mut is_first) && stop()) {
                 return Err(Error::Interrupted);
             }
             let ring = self.space_of_ring(table)?;
-            let _turn = ring.as_ref().map(|space| self.workers.stand_aside(|| space.take_turn()));
+            let turn = ring.as_ref().map(|space| self.workers.stand_aside(|| space.take_turn(&mut stop)));
+            let _turn = turn.transpose()?;
             // Only now: no room is to be made for what somebody else has flushed meanwhile.
             let Some((oldest, _)) = table.version().frozen.first().cloned() else { return Ok(()) };
             let room = self.make_room_for_flush(table, &oldest, takes.take())?;
-            let _alone = self.workers.stand_aside(|| table.maintenance.lock_for_flush());
+            let _alone = self.workers.stand_aside(|| table.maintenance.lock_for_flush_unless(&mut stop))?;
             // Somebody else may have flushed it meanwhile.
             let frozen = table.version().frozen.first().cloned().filter(|(memtable, _)| Arc::ptr_eq(memtable, &oldest));
             if let Some((memtable, complete_up_to)) = frozen {
@@ -282,16 +286,21 @@ impl Engine {
         self.in_memory.lock().values().cloned().collect()
     }
 
-    /// Waits until the memtables have room; a failing flush ends the wait with its error.
-    pub(crate) fn wait_for_memory(&self) -> Result<()> {
+    /// Waits until the memtables have room; a failing flush ends the wait with its error, `interrupted` and the engine's end with
+    /// [`Error::Interrupted`].
+    pub(crate) fn wait_for_memory(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
         while self.memory.is_over() {
+            self.pause_points.pass("a commit waits for memory");
+            if interrupted() || self.workers.are_stopping() {
+                return Err(Error::Interrupted);
+            }
             if !self.workers.is_background() {
                 return self.flush_all();
             }
             if self.memory.frozen.load(Ordering::Relaxed) <= 0 {
                 self.after_commit();
             }
-            if let Some(error) = self.workers.wait_for_flush(&|| self.memory.is_over()) {
+            if let Some(error) = self.workers.wait_for_flush(&|| self.memory.is_over(), interrupted) {
                 let source = std::io::Error::new(
                     std::io::ErrorKind::StorageFull,
                     format!("memtables are full and a flush failed: {error}"),

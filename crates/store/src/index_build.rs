@@ -9,6 +9,7 @@
 //!
 //! The caller sees to it that nobody writes to the table meanwhile.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -58,7 +59,7 @@ impl Engine {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<BuiltIndex> {
         // Segments can be read in any later layout, memtables cannot.
-        self.flush_table(table)?;
+        self.flush_table_unless(table, &mut || !progress(0))?;
         let number = self.next_building.fetch_add(1, Ordering::Relaxed);
         let name = format!("{BUILDING_PREFIX}{number}");
         self.create_table(&name, entry_schema(schema, table.id.0, def))?;
@@ -95,7 +96,8 @@ impl Engine {
     ) -> Result<()> {
         // A merge would write files beside those that are read here. It may wait for this, with room that it makes: nothing
         // here waits for room or memory.
-        let merging = self.is_in_ring_of_bytes(table).then(|| table.maintenance.lock_for_merges());
+        let is_in_ring = self.is_in_ring_of_bytes(table);
+        let merging = is_in_ring.then(|| table.maintenance.lock_for_merges(&mut || !progress(0))).transpose()?;
         let mut txn = self.begin();
         let entries = &index.table;
         txn.begin_bulk(entries);
@@ -116,6 +118,8 @@ impl Engine {
         }
         txn.end_bulk(entries)?;
         drop((rows, merging));
+        let progress = RefCell::new(progress);
+        self.wait_for_memory(&|| !(progress.borrow_mut())(0))?;
         txn.commit()
     }
 

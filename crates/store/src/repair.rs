@@ -96,7 +96,9 @@ impl Engine {
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<Option<Repaired>> {
         let tables = table.with_parts();
-        let _alone: Vec<_> = tables.iter().map(|t| t.maintenance.lock()).collect();
+        let mut stop = || !progress(0, 0);
+        let alone = tables.iter().map(|t| t.maintenance.lock_unless(&mut stop));
+        let _alone = alone.collect::<Result<Vec<_>>>()?;
         // The horizon may move meanwhile, which takes no segment away.
         let before: Vec<u64> = tables.iter().map(|t| t.last_rows_seq.load(Ordering::Acquire)).collect();
         let mut repaired = Repaired::default();

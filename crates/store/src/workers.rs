@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -26,6 +26,9 @@ use crate::table::Table;
 
 /// How often the log is synced when commits do not, and how soon failed work is tried again.
 const TICK: Duration = Duration::from_secs(1);
+
+/// How often a commit that waits for memory asks whether it was killed.
+const ASK: Duration = Duration::from_millis(100);
 
 /// Flushes after which the log is shortened even if there is more to flush.
 const FLUSHES_BETWEEN_TRIMS: u64 = 64;
@@ -132,14 +135,15 @@ impl Workers {
     }
 
     /// Waits for the end of the next flush, as long as `is_over` says that there is no room before it; the error if one failed and
-    /// there still is none.
-    pub fn wait_for_flush(&self, is_over: &dyn Fn() -> bool) -> Option<String> {
+    /// there still is none. It asks often whether it was `interrupted`.
+    pub fn wait_for_flush(&self, is_over: &dyn Fn() -> bool, interrupted: &dyn Fn() -> bool) -> Option<String> {
         let _pause = Pause::begin();
         let mut lists = self.lists.lock();
         let before = lists.flushes;
         // Room is made before it is noted: whoever sees none here is called when there is.
         while is_over() && lists.flushes == before && !lists.stop {
-            if self.flushed.wait_for(&mut lists, TICK).timed_out() && !lists.has_flushes() {
+            let is_late = self.flushed.wait_for(&mut lists, ASK).timed_out();
+            if (is_late && !lists.has_flushes()) || MutexGuard::unlocked(&mut lists, interrupted) {
                 break;
             }
         }
@@ -270,7 +274,7 @@ fn flush_one(engine: &Arc<Engine>, id: TableId) {
     if table.version().active.touched().is_some_and(|touched| touched.has_more()) {
         engine.freeze(&table);
     }
-    let mut result = engine.flush_frozen(&table);
+    let mut result = engine.flush_frozen(&table, &mut || false);
     // With many tables the log is not looked through after each.
     let is_last = engine.workers.lists.lock().flush.is_empty();
     if result.is_ok() && (is_last || engine.activity.flushes.load(Ordering::Relaxed) % FLUSHES_BETWEEN_TRIMS == 0) {

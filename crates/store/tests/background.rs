@@ -3,12 +3,18 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rrd_store::fs::Fs;
 use rrd_store::fs::sim::SimFs;
 use rrd_store::schema::{ColumnDef, Lane};
-use rrd_store::{Config, Direction, Engine, FlushLog, OnDuplicate, Schema, Table};
+use rrd_store::{Config, Direction, Engine, Error, FlushLog, OnDuplicate, Schema, Table};
+
+#[path = "common/rows.rs"]
+mod rows;
+
+use rows::row_of;
 
 /// Long enough for a machine that is busy; a sync is due after a second.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -20,13 +26,8 @@ fn create(engine: &Arc<Engine>, name: &str) -> Arc<Table> {
 }
 
 fn insert(engine: &Arc<Engine>, table: &Arc<Table>, key: u64) {
-    let mut row = Vec::new();
-    let layout = table.layout();
-    let mut writer = layout.writer(&mut row);
-    writer.set_int(0, key);
-    writer.finish();
     let mut txn = engine.begin();
-    txn.insert(table, &row, OnDuplicate::Fail).expect("insert");
+    txn.insert(table, &row_of(table, &[key]), OnDuplicate::Fail).expect("insert");
     txn.commit().expect("commit");
 }
 
@@ -39,6 +40,41 @@ fn has_rows_after_power_cut(fs: &SimFs, name: &str) -> bool {
     let mut cursor = engine.begin().cursor(&table).expect("cursor");
     cursor.seek(None, true, Direction::Forward).expect("seek");
     cursor.next_span(1).expect("read").is_some()
+}
+
+/// While a flush cannot go on, a COMMIT that waits for its memory was deaf to KILL, max_statement_time and shutdown.
+#[test]
+fn a_commit_that_waits_for_memory_hears_kill() {
+    let fs = SimFs::new();
+    let mut config = Config::new("/rrd");
+    config.flush_log = FlushLog::Write;
+    config.memtable_bytes = 1 << 20;
+    let engine = Engine::open(config, Arc::new(fs) as Arc<dyn Fs>).expect("open");
+    let table = create(&engine, "db/t");
+    let flush = engine.pause_points().close("a flush begins");
+    let waiting = engine.pause_points().watch("a commit waits for memory");
+    let is_killed = Arc::new(AtomicBool::new(false));
+    let writer = {
+        let (engine, table, is_killed) = (engine.clone(), table.clone(), is_killed.clone());
+        std::thread::spawn(move || {
+            for key in 0.. {
+                let (mut txn, asked) = (engine.begin(), is_killed.clone());
+                txn.set_interrupted(Box::new(move || asked.load(Ordering::Acquire)));
+                txn.insert(&table, &row_of(&table, &[key]), OnDuplicate::Fail).expect("insert");
+                if let Err(error) = txn.commit() {
+                    return (key, error);
+                }
+            }
+            unreachable!()
+        })
+    };
+    waiting.until_reached(1);
+    is_killed.store(true, Ordering::Release);
+    let (refused, error) = writer.join().expect("writer");
+    assert!(matches!(error, Error::Interrupted), "{error}");
+    drop(flush);
+    // The next one waits for the flush, and its key is free.
+    insert(&engine, &table, refused);
 }
 
 #[test]

@@ -42,8 +42,9 @@ impl Engine {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<u64>> {
         self.pause_points.pass("a merge begins");
-        let _merging = table.maintenance.lock_for_merges();
-        let alone = table.maintenance.lock_for_flush();
+        let mut stop = || !progress(0) || self.gives_up(table);
+        let _merging = table.maintenance.lock_for_merges(&mut stop)?;
+        let alone = table.maintenance.lock_for_flush_unless(&mut stop)?;
         self.check_writable()?;
         let merges = self.merge_inputs(table, plans);
         if merges.is_empty() {
@@ -546,6 +547,57 @@ mod tests {
         let table = engine.table("db/t").unwrap();
         assert!(is_right(&table));
         assert_eq!((table.stats().segments, count(&engine, &table)), (CHUNKS, 2 * CHUNKS));
+    }
+
+    /// A merge of a large chunk takes minutes; statements that waited for it could not be killed.
+    #[test]
+    fn statements_that_wait_for_a_merge_hear_kill() {
+        let fs = SimFs::new();
+        let (engine, table) = filled(&fs);
+        let plans = engine.chosen_merges(&table, &table.version(), &BTreeSet::new(), (true, false));
+        let mut killed = Vec::new();
+        let merged = engine.run_merges(&table, &plans, None, &mut |_| {
+            if killed.is_empty() {
+                let mut txn = engine.begin();
+                txn.set_interrupted(Box::new(|| true));
+                let change = crate::alter::Alteration {
+                    table: table.clone(),
+                    schema: Schema::clone(&table.schema()),
+                    definition: Vec::new(),
+                    built: Vec::new(),
+                    tiers: None,
+                };
+                let is_killed = |result: Result<()>| matches!(result, Err(Error::Interrupted));
+                killed.push(("DELETE", is_killed(txn.delete_times(&table, None).map(|_| ()))));
+                killed.push(("ALTER", is_killed(engine.alter_tables_unless(vec![change], &mut || true))));
+                killed.push(("OPTIMIZE", is_killed(engine.optimize_table(&table, &mut |_, _| false))));
+                killed.push(("REPAIR", is_killed(engine.repair_table(&table, &mut |_, _| false).map(|_| ()))));
+            }
+            true
+        });
+        assert!(merged.unwrap().is_none());
+        assert_eq!(killed, ["DELETE", "ALTER", "OPTIMIZE", "REPAIR"].map(|statement| (statement, true)));
+        assert_eq!((table.stats().segments, count(&engine, &table)), (CHUNKS, 2 * CHUNKS));
+    }
+
+    /// The same in a ring of bytes, where flushes and merges take turns.
+    #[test]
+    fn a_statement_that_waits_for_its_turn_in_a_ring_hears_kill() {
+        let fs = SimFs::new();
+        let (engine, table) = filled(&fs);
+        let mut schema = Schema::clone(&table.schema());
+        schema.ring.max_bytes = Some(1 << 30);
+        let definition = Vec::new();
+        let change =
+            crate::alter::Alteration { table: table.clone(), schema, definition, built: Vec::new(), tiers: None };
+        engine.alter_tables(vec![change]).unwrap();
+        let space = engine.space_of_ring(&table).unwrap().unwrap();
+        let turn = space.take_turn(&mut || false).unwrap();
+        let stopped = engine.optimize_table(&table, &mut |_, _| false);
+        assert!(matches!(stopped, Err(Error::Interrupted)));
+        drop(turn);
+        engine.optimize_table(&table, &mut |_, _| true).unwrap();
+        assert_eq!(table.stats().segments, CHUNKS);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::DirEntry;
 use crate::error::Result;
+use crate::maintenance::lock_unless;
 
 /// Folders whose bytes are counted.
 #[derive(Debug, Default)]
@@ -113,8 +114,9 @@ impl Counts {
 impl Space {
     /// Flushes and merges take turns, from before room is made for one until its files are in place: else what is there
     /// would have to go for both of them at once. Taken before any lock of a table.
-    pub fn take_turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock()
+    /// [`crate::Error::Interrupted`] once `stop` says so.
+    pub fn take_turn(&self, stop: &mut dyn FnMut() -> bool) -> Result<MutexGuard<'_, ()>> {
+        lock_unless(&self.turn, stop)
     }
 
     /// From now on it may have so many bytes.

@@ -456,7 +456,7 @@ impl Engine {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<bool> {
         let ring = self.table_by_id(table.id).map_or(Ok(None), |table| self.space_of_ring(&table))?;
-        let _turn = ring.as_ref().map(|space| space.take_turn());
+        let _turn = ring.as_ref().map(|space| space.take_turn(&mut || !progress(0))).transpose()?;
         self.merge_within_room(table, plans, progress)
     }
 

@@ -164,7 +164,32 @@ fn changes_buckets(old: &Schema, new: &Schema) -> bool {
         || new.columns.iter().any(|c| super::schema::is_value(c) && has_new_values(c))
 }
 
+/// Buckets that go with their tier though nothing else can give them: their rows are gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndingHistory {
+    /// The tier's name.
+    pub tier: String,
+    /// The time of the first of them, as the lane holds it.
+    pub first: u64,
+    /// From this time on rows are there.
+    pub until: u64,
+}
+
 impl Engine {
+    /// The history that ends if a table gets `schema`: that of tiers which it does not have any more, or which have other buckets.
+    pub fn ending_history(&self, table: &Table, schema: &Schema) -> Vec<EndingHistory> {
+        let until = table.gone_until();
+        let tiers = table.tiers();
+        let dropped = tiers.iter().filter(|tier| !schema.tiers.iter().any(|def| is_same(&tier.def, def)));
+        let history = |tier: &Arc<Tier>| {
+            let version = tier.table.version();
+            let first = version.segments.values().map(|segment| segment.meta().min_time).min()?;
+            let first = first.max(version.gate.position().time);
+            (first < until).then(|| EndingHistory { tier: tier.table.name(), first, until })
+        };
+        dropped.filter_map(history).collect()
+    }
+
     /// Works out what an alteration does to tiers, and makes folders for the new ones.
     pub(crate) fn tier_changes(&self, table: &Table, schema: &Schema) -> Result<TierChanges> {
         let mut changes = TierChanges {

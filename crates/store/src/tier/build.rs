@@ -138,7 +138,7 @@ impl Engine {
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<TierChanges> {
         let mut changes = self.tier_changes(table, schema)?;
-        self.flush_table(table)?;
+        self.flush_table_unless(table, &mut || !progress(0, 0))?;
         self.build(table, schema, &mut changes, progress)?;
         Ok(changes)
     }
@@ -178,7 +178,7 @@ impl Engine {
         let mut building = Building { table, schema, seq, tiers: &tiers, shares, plans };
         // No flush or merge takes what rows go for.
         let space = self.space_of_ring(table)?;
-        let _turn = space.as_ref().map(|space| space.take_turn());
+        let _turn = space.as_ref().map(|space| space.take_turn(&mut || !(progress.tell)(0, total))).transpose()?;
         for tried in 0..WRITE_TRIES {
             let room = self.make_room_for_build(table, &mut building.plans, tried > 0)?;
             progress.before = 0;

@@ -27,8 +27,8 @@ use crate::table::Table;
 
 pub use aggregate::Aggregator;
 pub(crate) use aggregate::COUNT_BIAS;
-pub use alter::TierChanges;
 pub(crate) use alter::is_same;
+pub use alter::{EndingHistory, TierChanges};
 pub use check::TierDifference;
 pub(crate) use keep::{Dependents, SpaceRule};
 pub use number::{Wide, pack_decimal};

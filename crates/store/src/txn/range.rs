@@ -32,8 +32,8 @@ impl Txn {
             return Ok(None);
         }
         self.lock_table(table, LockMode::Exclusive, self.lock_timeout)?;
-        self.engine.flush_table(table)?;
-        let (version, chunks) = self.pin_chunks(table, times);
+        self.engine.flush_table_unless(table, &mut || (self.interrupted)())?;
+        let (version, chunks) = self.pin_chunks(table, times)?;
         let snapshot = self.engine.take_snapshot();
         let fast = chunks_known_by_count(&table.layout(), &version, times, &chunks, snapshot.seq());
         let mut deleted: u64 = fast.iter().filter_map(|id| version.segments.get(id)).map(|s| s.meta().rows).sum();
@@ -69,8 +69,8 @@ impl Txn {
     }
 
     /// Pins the chunks that go with all of their segments. Returns what the table consists of.
-    fn pin_chunks(&mut self, table: &Arc<Table>, times: Times) -> (Arc<Version>, BTreeSet<u64>) {
-        let _alone = table.maintenance.lock();
+    fn pin_chunks(&mut self, table: &Arc<Table>, times: Times) -> Result<(Arc<Version>, BTreeSet<u64>)> {
+        let _alone = table.maintenance.lock_unless(&mut || (self.interrupted)())?;
         let version = table.version();
         let metas = || version.segments.values().map(|s| s.meta());
         let stays = |m: &&SegmentMeta| times.is_some_and(|(from, to)| m.min_time < from || m.max_time > to);
@@ -81,7 +81,7 @@ impl Txn {
             table.pinned.lock().extend(&segments);
             self.drops.push(DroppedSegments { table: table.clone(), segments });
         }
-        (version, chunks)
+        Ok((version, chunks))
     }
 
     /// Rows in memory that a newer bulk row of a dropped chunk hides must not come back.
