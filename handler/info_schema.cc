@@ -206,6 +206,21 @@ private:
             COL_ACLS) != NO_ACL;
   }
 
+  /* Who waits for whom is told to those who see all connections, and to the connections themselves. */
+  bool may_see_connections(const RrdCell *cells, size_t count)
+  {
+    bool names_connections= false;
+    for (size_t i= 0; i < count; i++)
+    {
+      if (!(m_view.flags(i) & RRD_INFO_CONNECTION))
+        continue;
+      if (cells[i].kind == RRD_CELL_UNSIGNED && cells[i].number == thd_get_thread_id(m_thd))
+        return true;
+      names_connections= true;
+    }
+    return !names_connections || !check_global_access(m_thd, PROCESS_ACL, true);
+  }
+
   void store_names()
   {
     restore_record(m_table, s->default_values);
@@ -219,6 +234,8 @@ private:
 
   bool store_row(const RrdCell *cells, size_t count)
   {
+    if (!may_see_connections(cells, count))
+      return false;
     store_names();
     for (size_t i= 0; i < count; i++)
     {

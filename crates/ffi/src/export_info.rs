@@ -49,6 +49,8 @@ pub const RRD_INFO_ROW_VALUE: u8 = 4;
 pub const RRD_INFO_COLUMN_NAME: u8 = 8;
 /// The text goes on the table's name: `$30m` stands for `t$30m`.
 pub const RRD_INFO_OF_TABLE: u8 = 16;
+/// The number is that of a connection. Without the PROCESS privilege users see rows of their own connection only.
+pub const RRD_INFO_CONNECTION: u8 = 32;
 
 /// A column of a table of INFORMATION_SCHEMA.
 #[repr(C)]

@@ -11,8 +11,8 @@ use rrd_store::schema::{ColumnDef, Compression, Lane, Schema, TimeColumn, TimeUn
 use rrd_store::{Engine, LockMode, Table};
 
 use crate::export_info::{
-    RRD_INFO_COLUMN_NAME as COLUMN_NAME, RRD_INFO_COSTLY as COSTLY, RRD_INFO_NULLABLE as NULLABLE,
-    RRD_INFO_OF_TABLE as OF_TABLE, RRD_INFO_ROW_VALUE as ROW_VALUE,
+    RRD_INFO_COLUMN_NAME as COLUMN_NAME, RRD_INFO_CONNECTION as CONNECTION, RRD_INFO_COSTLY as COSTLY,
+    RRD_INFO_NULLABLE as NULLABLE, RRD_INFO_OF_TABLE as OF_TABLE, RRD_INFO_ROW_VALUE as ROW_VALUE,
 };
 use crate::info_time::{bound_cell, time_cell, unit_name};
 use crate::lock_waits::WaitRow;
@@ -217,9 +217,9 @@ pub static COLUMNS: &[InfoColumn<ColumnRow>] = &[
 pub static LOCK_WAITS: &[InfoColumn<WaitRow>] = &[
     InfoColumn::new(c"INDEX_NAME", NAME, NULLABLE, |r| r.index_name.as_deref().map_or(Cell::Null, text)),
     InfoColumn::new(c"WAITING_TRX", Kind::Unsigned, 0, |r| Cell::Unsigned(r.waiting.0)),
-    InfoColumn::new(c"WAITING_CONNECTION", Kind::Unsigned, NULLABLE, |r| number_or_null(r.waiting.1)),
+    InfoColumn::new(c"WAITING_CONNECTION", Kind::Unsigned, NULLABLE | CONNECTION, |r| number_or_null(r.waiting.1)),
     InfoColumn::new(c"BLOCKING_TRX", Kind::Unsigned, 0, |r| Cell::Unsigned(r.blocking.0)),
-    InfoColumn::new(c"BLOCKING_CONNECTION", Kind::Unsigned, NULLABLE, |r| number_or_null(r.blocking.1)),
+    InfoColumn::new(c"BLOCKING_CONNECTION", Kind::Unsigned, NULLABLE | CONNECTION, |r| number_or_null(r.blocking.1)),
     InfoColumn::new(c"LOCK_MODE", Kind::Text(16), 0, |r| {
         text(match r.mode {
             LockMode::Exclusive => "EXCLUSIVE",

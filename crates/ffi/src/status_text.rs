@@ -20,13 +20,14 @@ const SECTIONS: [(&str, &[&str]); 3] = [
 ];
 
 /// Counters that the sections before the counters tell in words.
-const TOLD: [&str; 9] = [
+const TOLD: [&str; 10] = [
     "read_only",
     "open_snapshots",
     "oldest_snapshot_",
     "old_version",
     "memtable_bytes",
     "cache_bytes",
+    "aggregate_bytes",
     "row_locks",
     "tables",
     "prepared_transactions",
@@ -174,7 +175,8 @@ fn write_memory(out: &mut String, engine: &Engine) -> std::fmt::Result {
         memory.frozen_bytes,
         memory.memtable_limit
     )?;
-    writeln!(out, "  block cache: {} bytes; limit {} (rrd_cache_size)", memory.cache_bytes, memory.cache_limit)
+    writeln!(out, "  block cache: {} bytes; limit {} (rrd_cache_size)", memory.cache_bytes, memory.cache_limit)?;
+    writeln!(out, "  groups of aggregate queries: {} bytes; limit {}", memory.aggregate_bytes, memory.aggregate_limit)
 }
 
 fn write_counters(out: &mut String, engine: &Engine) -> std::fmt::Result {

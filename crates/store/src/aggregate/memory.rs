@@ -10,6 +10,11 @@ use crate::memory;
 static BYTES: AtomicU64 = AtomicU64::new(0);
 static HELPERS: AtomicUsize = AtomicUsize::new(0);
 
+/// Bytes that the groups of all aggregate queries take now.
+pub(crate) fn group_bytes() -> u64 {
+    BYTES.load(Ordering::Relaxed)
+}
+
 /// Bytes of groups, given back when it is dropped.
 #[derive(Default)]
 pub struct Memory {

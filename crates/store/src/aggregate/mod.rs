@@ -10,7 +10,7 @@ mod filter;
 mod groups;
 mod kernels;
 mod keys;
-mod memory;
+pub(crate) mod memory;
 mod overlap;
 mod part;
 mod query;

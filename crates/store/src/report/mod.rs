@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::aggregate::memory::group_bytes;
 use crate::engine::Engine;
 use crate::fs::counted::{AllIo, Purpose};
+use crate::limits;
 use crate::segment::SegmentMeta;
 
 mod tables;
@@ -114,6 +116,10 @@ pub struct MemoryReport {
     pub cache_bytes: u64,
     /// `rrd_cache_size`.
     pub cache_limit: u64,
+    /// Bytes that the groups of all aggregate queries take.
+    pub aggregate_bytes: u64,
+    /// How many they may take.
+    pub aggregate_limit: u64,
 }
 
 fn bytes_of(metas: &[SegmentMeta]) -> u64 {
@@ -249,6 +255,8 @@ impl Engine {
             ("row_lock_waits", self.locks.waits_begun()),
             ("row_lock_timeouts", self.locks.timeouts()),
             ("row_lock_deadlocks", self.locks.deadlocks()),
+            ("aggregate_bytes", memory.aggregate_bytes),
+            ("aggregate_bytes_limit", memory.aggregate_limit),
             ("tables", self.table_count()),
             ("read_only", u64::from(self.poisoned().is_some())),
         ]
@@ -263,6 +271,8 @@ impl Engine {
             memtable_limit: self.memory.limit.load(Ordering::Relaxed) as u64,
             cache_bytes: self.cache.counters().bytes,
             cache_limit: self.cache.capacity() as u64,
+            aggregate_bytes: group_bytes(),
+            aggregate_limit: limits::AGGREGATE_BYTES,
         }
     }
 
