@@ -127,11 +127,18 @@ bool rrd_has_strict_foreign_keys(THD *thd) { return THDVAR(thd, strict_foreign_k
 
 bool rrd_pushes_down(THD *thd) { return THDVAR(thd, pushdown); }
 
-/* More threads than twice the cores gain nothing, and each holds memory: a session cannot ask for them. */
+/*
+  More threads than twice the cores gain nothing, and each holds memory: a session cannot ask for them. Nor can it ask for more
+  than the global value, if that is one.
+*/
 size_t rrd_scan_threads(THD *thd)
 {
-  const size_t most= std::max<size_t>(8, 2 * std::thread::hardware_concurrency());
-  return std::min<size_t>(THDVAR(thd, scan_threads), most);
+  const size_t cores= std::max<size_t>(1, std::thread::hardware_concurrency());
+  const size_t of_all= THDVAR(nullptr, scan_threads);
+  size_t wanted= THDVAR(thd, scan_threads);
+  if (of_all)
+    wanted= std::min(wanted ? wanted : cores, of_all);
+  return std::min(wanted, std::max<size_t>(8, 2 * cores));
 }
 
 struct Counter

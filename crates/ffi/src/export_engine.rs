@@ -67,9 +67,22 @@ pub extern "C" fn rrd_engine_open(
         settings.flush_log = flush_log(config.flush_log);
         let engine = Engine::open(settings, Arc::new(OsFs))?;
         drop_temporary_tables(&engine)?;
+        engine.give_memory_back_with(Box::new(give_memory_back));
         out.write(Some(Box::new(RrdEngine { engine, connections: Arc::default(), formats: Formats::default() })));
         Ok(())
     })
+}
+
+/// Has the C library give memory back to the system that nobody uses.
+fn give_memory_back() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        // SAFETY: it is what the C library declares, and may be called from any thread at any time.
+        unsafe extern "C" {
+            safe fn malloc_trim(pad: usize) -> std::ffi::c_int;
+        }
+        malloc_trim(0);
+    }
 }
 
 pub(crate) fn os_string(bytes: &[u8]) -> std::ffi::OsString {

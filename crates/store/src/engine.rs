@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::fs::counted::CountedFs;
 use crate::fs::{FileLock, Fs};
 use crate::horizon::Places;
+use crate::idle_memory::IdleMemory;
 use crate::index::{Index, entry_schema, entry_table_name};
 use crate::limits;
 use crate::live::LiveSegment;
@@ -95,6 +96,7 @@ pub struct Engine {
     /// Refusals of the log for which memtables were set aside.
     pub(crate) refusals_seen: AtomicU64,
     pub(crate) activity: Activity,
+    pub(crate) idle_memory: IdleMemory,
     _lock: Box<dyn FileLock>,
 }
 
@@ -184,6 +186,7 @@ impl Engine {
             commits: AtomicU64::new(0),
             refusals_kept: AtomicU64::new(0),
             refusals_seen: AtomicU64::new(0),
+            idle_memory: IdleMemory::default(),
             activity,
             _lock: parts.lock,
         });

@@ -26,6 +26,7 @@ pub mod fs;
 pub mod fuzz;
 mod group;
 pub mod horizon;
+mod idle_memory;
 pub mod index;
 pub mod index_build;
 pub mod key;

@@ -165,6 +165,18 @@ pub const SYNCS_AT_ONCE: usize = 32;
 /// Bytes of segments that one round of merges reads, if it is more than one merge: what a stop, or a crash, throws away.
 pub const MERGE_ROUND_BYTES: u64 = 16 << 20;
 
+/// Bytes that large work had, after which the memory that the C library keeps is given back: less is soon used again.
+pub const IDLE_BYTES: u64 = 64 << 20;
+
+/// The same as rows that statements have written.
+pub const IDLE_ROWS: u64 = 400_000;
+
+/// Rows that may be written within a second when it is quiet.
+pub const QUIET_ROWS: u64 = 1000;
+
+/// Bytes by which the memory in use may change within a second when it is quiet.
+pub const QUIET_BYTES: u64 = 1 << 20;
+
 /// Segments that the optimizer's question for the rows between two keys looks into at most.
 pub const ESTIMATE_SEGMENTS: usize = 32;
 

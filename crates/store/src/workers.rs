@@ -333,6 +333,7 @@ fn clock_loop(weak: &Weak<Engine>) {
         }
         engine.follow_clock();
         engine.recall_horizons();
+        engine.look_after_idle_memory();
     });
 }
 

@@ -262,6 +262,12 @@ impl Engine {
         ]
     }
 
+    /// Rows that statements have inserted, updated and deleted since the start.
+    pub(crate) fn rows_written(&self) -> u64 {
+        let a = &self.activity;
+        [&a.rows_inserted, &a.rows_updated, &a.rows_deleted].iter().map(|rows| rows.load(Ordering::Relaxed)).sum()
+    }
+
     /// Memory and its limits.
     pub fn memory_report(&self) -> MemoryReport {
         let bytes = |v: &AtomicI64| v.load(Ordering::Relaxed).max(0) as u64;
