@@ -1466,7 +1466,7 @@ int32_t rrd_alter_duplicate(const struct RrdAlter *alter,
 // are `told`, a sentence each. While it waits for others it asks `killed`.
 //
 // # Safety
-// Rules `handles`, `answers` and `arrays` of `abi.rs`.
+// Rules `handles`, `answers`, `arrays` and `callbacks` of `abi.rs`.
 int32_t rrd_alter_commit(struct RrdAlter **alters,
                          size_t count,
                          RrdKilledFn killed,

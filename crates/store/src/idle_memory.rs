@@ -62,7 +62,7 @@ impl Engine {
         let memory = self.memory_report();
         let used = memory.active_bytes + memory.frozen_bytes + self.locks.bytes() + group_bytes();
         // Flushes and merges would use it again.
-        let has_jobs = !self.activity.jobs.lock().is_empty();
+        let has_jobs = !self.jobs().is_empty();
         if self.idle_memory.seen.lock().note(used, self.rows_written(), has_jobs) {
             give_back();
         }

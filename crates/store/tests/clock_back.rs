@@ -120,11 +120,8 @@ fn rows_of_the_present_are_stored_after_a_clock_was_ahead() {
 /// The horizon stayed in the future where `RETENTION` stood beside another bound.
 #[test]
 fn the_horizon_comes_back_beside_other_bounds() {
-    let rings = [
-        Ring { max_rows: Some(1000), ..Ring::default() },
-        Ring { series_max_rows: Some(1000), ..Ring::default() },
-        Ring { max_bytes: Some(1 << 24), ..Ring::default() },
-    ];
+    let rings =
+        [Ring { max_rows: Some(1000), ..Ring::default() }, Ring { series_max_rows: Some(1000), ..Ring::default() }];
     for (ring, is_clean) in rings.iter().flat_map(|ring| [(ring, true), (ring, false)]) {
         let fs = SimFs::new();
         let mut schema = schema(Some(90), None);

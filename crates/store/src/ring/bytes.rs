@@ -659,7 +659,7 @@ pub(super) fn tier_share(max_bytes: u64) -> u64 {
 }
 
 /// Bytes of the segments of a table, its indexes and tiers.
-pub(super) fn linked_bytes(base: &Arc<Table>) -> u64 {
+fn linked_bytes(base: &Arc<Table>) -> u64 {
     base.with_parts().iter().map(|part| segment_bytes(part)).sum()
 }
 

@@ -21,9 +21,8 @@ use crate::tier::bucket::Interval;
 use crate::tier::{dirty_edit, join};
 use crate::time::TimeLane;
 
-use super::bytes::linked_bytes;
 use super::durable::HORIZON_PROPERTY;
-use super::{count_rows, newest_time};
+use super::newest_time;
 
 impl Engine {
     /// Looks for horizons in the future, at the start and each second.
@@ -42,7 +41,7 @@ impl Engine {
         let is_ahead = |table: &Table| table.version().gate.position().time > now;
         let Ring { retention, max_bytes, .. } = schema.ring;
         if is_ahead(table)
-            && !self.is_ring_full(table, schema.ring)?
+            && self.is_moved_by_age(table, schema.ring)?
             && self.recall_horizon(table, &self.age_position(table, lane, retention))?
         {
             tracing::info!(table = table.name(), "the horizon was ahead of the clock and is back");
@@ -53,18 +52,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the horizon may be where it is because of a bound on rows or bytes: such rings keep the newest, whatever the clock
-    /// says. One that is not full has room for rows of the present. (Floors of series are no part of the horizon's position.)
-    fn is_ring_full(&self, table: &Arc<Table>, ring: Ring) -> Result<bool> {
-        if let Some(max_rows) = ring.max_rows {
-            let counted = table.ring.lock().rows();
-            let rows = counted.map_or_else(|| count_rows(&table.version(), &table.layout()), Ok)?;
-            if rows >= max_rows {
-                return Ok(true);
-            }
+    /// Whether the clock can have moved the horizon to where it is. Rings of rows and bytes keep the newest, whatever the clock
+    /// says; one of rows that is not full has room for rows of the present. (Floors of series are no part of the position.)
+    fn is_moved_by_age(&self, table: &Arc<Table>, ring: Ring) -> Result<bool> {
+        if ring.max_bytes.is_some() {
+            return Ok(false);
         }
-        // More than it needs has to be free before the horizon comes back, or it would move to and fro.
-        Ok(ring.max_bytes.is_some_and(|max_bytes| linked_bytes(table) > max_bytes / 2))
+        let Some(max_rows) = ring.max_rows else { return Ok(true) };
+        if ring.retention.is_none() {
+            return Ok(false);
+        }
+        let counted = table.ring.lock().rows();
+        let rows = counted.map_or_else(|| self.rows_there(table), Ok)?;
+        Ok(rows < max_rows)
     }
 
     /// Where the horizon of a table has to be by the age of its rows.
