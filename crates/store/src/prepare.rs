@@ -401,6 +401,7 @@ fn prepared_of(tables: &Tables, open: OpenPrepare, owner: u64, open_segment: Ope
             match write {
                 LoggedWrite::Put(row) => layout.check(row).then(|| put(row))?,
                 LoggedWrite::Rows(rows) => log_record::for_each_row(rows, &layout, &mut put)?,
+                LoggedWrite::Delete(key) if !layout.check_key(key) => return None,
                 LoggedWrite::Delete(key) => {
                     own.put(Key::from_slice(key), OwnWrite { row: None, expects_absent: None });
                 }

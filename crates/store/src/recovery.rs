@@ -294,7 +294,9 @@ fn replay(tables: &Tables, (seq, lsn): (u64, Lsn), logged: &LoggedTable<'_>, pas
                 start = start.min(from);
                 log_base::for_each_row(&columns, &layout, &mut put);
             }
-            LoggedWrite::Delete(key) => writes.push((Key::from_slice(key), None)),
+            LoggedWrite::Delete(key) => {
+                layout.check_key(key).then(|| writes.push((Key::from_slice(key), None)))?;
+            }
             LoggedWrite::Horizon(_) | LoggedWrite::Floors(_) => {
                 crate::ring::restore(&table.version().gate, write)?;
                 crate::ring::restore(passed, write)?;

@@ -207,6 +207,11 @@ impl RowLayout {
         true
     }
 
+    /// Whether `sort_key` has this layout: for bytes that were read from disk.
+    pub fn check_key(&self, sort_key: &[u8]) -> bool {
+        self.push_key_row(sort_key, &mut Vec::new())
+    }
+
     /// The time inside a sort key that is whole up to the time column; `None` if it ends before.
     pub fn time_of_key(&self, sort_key: &[u8]) -> Option<u64> {
         let time = self.schema.time?;

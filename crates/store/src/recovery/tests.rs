@@ -159,3 +159,21 @@ fn numbers_that_would_overflow_are_refused_at_the_start() {
         starts_with(|table| make(table, limits::MAX_NUMBER / 2)).unwrap();
     }
 }
+
+#[test]
+fn a_logged_delete_of_what_is_no_key_of_the_table_is_damage() {
+    // A commit with number 50, and a prepare record, that delete the key "x" of table 1.
+    let body = b"\x01\x01\x01\x01\x01x\x07";
+    for record in [
+        [&b"\x05\x32"[..], body].concat(),
+        log_record::prepare(b"y", body, &crate::manifest::encode_edits(&[]).unwrap()),
+    ] {
+        let fs = with_other_chunks(ChunkSpan { start: 5000, end: 6000 });
+        let engine = open(&fs).unwrap();
+        assert_eq!(engine.table("db/t").unwrap().id, TableId(1));
+        let lsn = engine.wal.append_parts(&[&record]).unwrap();
+        engine.wal.sync(lsn).unwrap();
+        drop(engine);
+        assert!(matches!(open(&fs.kill()), Err(Error::Corruption { .. })));
+    }
+}
