@@ -105,6 +105,7 @@ run_runner tests/replication/run
 run_runner tests/backup/run
 run_runner tests/limits/run
 run_runner tests/real/run
+run_runner tests/docs/run
 
 printf '== what ran\n'
 cat "$summary"

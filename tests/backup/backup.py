@@ -74,7 +74,7 @@ def fresh(name, options=()):
 
 
 def restored(backup, name="restored"):
-    """A server that starts on a backup put into an empty data folder, as docs/operations.md says."""
+    """A server that starts on a backup put into an empty data folder, as docs/howto/backup.md says."""
     server = fresh(name)
     server.stop()
     shutil.rmtree(server.data / ENGINE_FOLDER)

@@ -25,7 +25,7 @@ from private_server import PLUGINS, PrivateServer, ServerError  # noqa: E402
 FOLDER = ROOT / "build" / "test" / "faults"
 ENGINE_FOLDER = "#sql.rrd"
 ROWS = 20_000
-VERSION_AT = 8  # of every kind of file, see docs/format-*.md
+VERSION_AT = 8  # of every kind of file, see docs/internals/format-*.md
 SMALL_DISK_MB = 64
 LARGER_DISK_MB = 512
 ER_UNKNOWN_STORAGE_ENGINE = 1286

@@ -186,7 +186,7 @@ class Writer:
             self.put("INSERT", table, keys)
 
     def insert_many(self):
-        # From 64 new rows on they stay together, see docs/architecture.md.
+        # From 64 new rows on they stay together, see docs/internals/architecture.md.
         self.insert(self.rng.choice([50, 300]))
 
     def replace(self):

@@ -4,7 +4,7 @@ Clients append values to lists and read lists, one row or many, with and without
 in XA transactions with savepoints. Meanwhile statements and connections are killed, tables are altered, flushed and merged, and
 once in a while the whole server is killed. What each transaction did and saw goes to judge.py, which knows nothing of the engine.
 
-What is promised (docs/sql.md) says which reads bind: those that lock, plain ones under SERIALIZABLE, and those of transactions
+What is promised (docs/reference/locking.md) says which reads bind: those that lock, plain ones under SERIALIZABLE, and those of transactions
 under REPEATABLE READ that write nothing. Each run prints the histories that were checked and their anomalies by kind.
 """
 

@@ -7,7 +7,7 @@
 //!
 //! A value's way: [`Column`] -> nulls are split off ([`Bitmap`]) -> floats become integers where they are decimals
 //! -> integers lose their trend (delta) -> what is left is packed or entropy-coded. Byte layouts are written down
-//! in `docs/format-codec.md`.
+//! in `docs/internals/format-codec.md`.
 #![forbid(unsafe_code)]
 
 mod bitmap;

@@ -2,7 +2,7 @@
 
 use rrd_codec::{Column, Effort, Kind, codec_name, decode, encode};
 
-const FORMAT: &str = include_str!("../../../docs/format-codec.md");
+const FORMAT: &str = include_str!("../../../docs/internals/format-codec.md");
 const KEPT: &str = include_str!("kept_blocks.txt");
 
 fn hex(text: &str) -> Vec<u8> {

@@ -7,7 +7,7 @@
 //!
 //! The crate is pure: no files, no threads, no clock, no dependency. Where RRDtool has a quirk, it is here too, for
 //! whoever moves from one to the other expects the same numbers; `tests/rrdtool/run` compares them. The arithmetic is
-//! written down in `docs/consolidation.md`, whose worked example is a test of this crate.
+//! written down in `docs/internals/consolidation.md`, whose worked example is a test of this crate.
 //!
 //! Times are microseconds since 1970, lengths are whole seconds. An interval of time is open at its start and closed
 //! at its end, as RRDtool's are: a reading says what happened *until* its time, so one that is taken exactly when a
@@ -28,7 +28,7 @@ pub use value::Value;
 
 /// The chapter's example is compiled and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/consolidation.md")]
+#[doc = include_str!("../../../docs/internals/consolidation.md")]
 struct Chapter;
 
 const US: i64 = 1_000_000;

@@ -2,7 +2,7 @@
 //!
 //! On a row's way: `Txn::insert` -> commit -> log -> memtable -> flush -> segments -> merge; and back:
 //! `Txn::cursor` -> merge of {own writes, memtables, segments} -> spans of decoded columns.
-//! See `docs/architecture.md`.
+//! See `docs/internals/architecture.md`.
 
 pub mod aggregate;
 pub mod alter;

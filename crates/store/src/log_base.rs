@@ -2,7 +2,7 @@
 //!
 //! Who polls devices writes the same series again and again in commits of the same make-up. What such a commit wrote last is
 //! kept for each table as long as its memtable is, and the next record with the same series holds differences: a walk
-//! takes half of the bits. Bytes are specified in `docs/format.md`, section "Rows that others lean on".
+//! takes half of the bits. Bytes are specified in `docs/internals/format.md`, section "Rows that others lean on".
 //!
 //! What is kept is a function of the log alone: a record says what it leans on, and whether all others are forgotten with
 //! it. Nothing leans on a record that is not with the operating system, because a full disk may still refuse it; and

@@ -1,4 +1,4 @@
-//! The log records of commits. Bytes are specified in `docs/format.md`, section "Commit records".
+//! The log records of commits. Bytes are specified in `docs/internals/format.md`, section "Commit records".
 //!
 //! `[kind 5][seq]` then the body: `[tables]`, each `[table][schema version][writes]`, each write `[0 put | 1 delete | 2 horizon |
 //! 3 floors | 4 rows | 6 rows that others lean on][length][row bytes | sort key | position | floors | columns of many rows]`;
@@ -352,7 +352,7 @@ mod tests {
         row
     }
 
-    /// The worked example of docs/format.md.
+    /// The worked example of docs/internals/format.md.
     #[test]
     fn the_documented_record_reads() {
         let row = b"\x08\x07\0\0\x80\x03\0\0\0\0\0\0\0\0\x80\x35\x40\x03\0\0\0a\0b";

@@ -3,7 +3,7 @@
 //! `[null bits] [fixed part: each lane at a constant offset] [bytes of the byte-string lanes]`. A byte-string
 //! lane's slot in the fixed part is the end of its value, counted from the start of the variable part. All
 //! numbers are little-endian. Every column is reached in constant time, which the columnar writers rely on.
-//! The same layout is used in memory and in the log; `docs/format.md` specifies it.
+//! The same layout is used in memory and in the log; `docs/internals/format.md` specifies it.
 
 use std::sync::{Arc, OnceLock};
 

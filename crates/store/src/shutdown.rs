@@ -2,7 +2,7 @@
 //!
 //! After a crash the end of a file may be torn, and what is torn was never acknowledged. After a clean shutdown nothing
 //! may be missing: a log or manifest that is gone or cut short is damage. The note is removed, durably, before the first
-//! write of the next run. Text, so that a person can read it; see `docs/format.md`.
+//! write of the next run. Text, so that a person can read it; see `docs/internals/format.md`.
 
 use std::path::Path;
 

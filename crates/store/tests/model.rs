@@ -490,7 +490,7 @@ impl World {
             .collect();
         expected.sort();
         // A unique index has one entry a value: where others changed a value's row after the snapshot and this
-        // transaction wrote the value too, its own write hides what the snapshot had (docs/decisions.md).
+        // transaction wrote the value too, its own write hides what the snapshot had (docs/internals/decisions.md).
         let is_shared = expected.windows(2).any(|w| w[0].0 == w[1].0 && w[0].0.iter().all(|part| part.0));
         if def.unique && (is_shared || (!open.own[t].is_empty() && snapshot[t] != self.committed[t])) {
             return;

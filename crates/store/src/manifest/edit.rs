@@ -1,7 +1,7 @@
 //! The changes that a manifest records, and the state that they add up to.
 //!
 //! One record of the manifest holds a list of edits that take effect together: it is the commit point of DDL,
-//! flushes, bulk loads and merges. Layout in `docs/format.md`.
+//! flushes, bulk loads and merges. Layout in `docs/internals/format.md`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

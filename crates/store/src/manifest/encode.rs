@@ -1,4 +1,4 @@
-//! Edits and states to bytes; [`super::decode`] is the way back, `docs/format-log.md` the layout.
+//! Edits and states to bytes; [`super::decode`] is the way back, `docs/internals/format-log.md` the layout.
 //!
 //! Everything is little-endian and of fixed width; byte strings and texts have a 4-byte length in front. A
 //! schema is JSON, so that a person can read it in a damaged manifest.

@@ -4,7 +4,7 @@
 //! that is not whole was never acknowledged when nothing valid follows it (a torn write), and is damage when
 //! its receipt or a later record does. What is left undetected: damage of the very last record when a power cut
 //! took its receipt as well. A receipt's own damage is harmless and passed over: its length is fixed.
-//! Pure functions; the layout is in `docs/format-log.md`.
+//! Pure functions; the layout is in `docs/internals/format-log.md`.
 
 use std::path::Path;
 

@@ -565,7 +565,7 @@ fn the_worked_example_of_the_format_document_holds() {
     let fs = new_fs(0);
     let (manifest, _) = open(&fs);
     manifest.commit(&[Edit::NextSeq { seq: 7 }]).unwrap();
-    let document = include_str!("../../../../docs/format-log.md");
+    let document = include_str!("../../../../docs/internals/format-log.md");
     let bytes = fs.read(&fs.files()[0]);
     let lines = bytes.chunks(16).map(|line| line.iter().map(|b| format!("{b:02x} ")).collect::<String>());
     let dump: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();

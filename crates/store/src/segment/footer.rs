@@ -1,4 +1,4 @@
-//! Footers as bytes: a [`SegmentIndex`] written and read back, as `docs/format.md` lays it out.
+//! Footers as bytes: a [`SegmentIndex`] written and read back, as `docs/internals/format.md` lays it out.
 //!
 //! Reading trusts nothing, although the checksum held: counts are bounded by the bytes that the blocks before
 //! the footer take, lengths must add up, keys must ascend. Bytes that pass give an index whose accessors

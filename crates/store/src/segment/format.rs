@@ -1,6 +1,6 @@
 //! The fixed parts of a segment file as bytes: header, block headers, trailer.
 //!
-//! Layouts are specified in `docs/format.md`. Everything here is pure: bytes to fields and back. A mismatch is
+//! Layouts are specified in `docs/internals/format.md`. Everything here is pure: bytes to fields and back. A mismatch is
 //! a [`Damage`] with its place within the bytes given; the reader knows the file and adds it.
 
 use crc32fast::Hasher;

@@ -1,7 +1,7 @@
 //! Segments: immutable files of row versions in key order, in column blocks.
 //!
 //! [`SegmentWriter`] makes one front to back (flush, bulk load, merge); [`Segment`] reads blocks of it through
-//! the [`crate::cache::BlockCache`]. A file's bytes are specified in `docs/format.md`; `format` and `footer`
+//! the [`crate::cache::BlockCache`]. A file's bytes are specified in `docs/internals/format.md`; `format` and `footer`
 //! are the only places that know them. Which segments exist is the manifest's business.
 
 mod fields;

@@ -1,6 +1,6 @@
 //! Bytes of a log file: its header and the frames behind it.
 //!
-//! Pure functions between values and bytes; the layout is in `docs/format-log.md`. A frame's checksum is
+//! Pure functions between values and bytes; the layout is in `docs/internals/format-log.md`. A frame's checksum is
 //! seeded with the incarnation of the log that wrote it, and a frame names its own position, so that neither
 //! stale bytes nor a payload that looks like a frame is ever taken for one.
 

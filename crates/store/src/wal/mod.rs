@@ -5,7 +5,7 @@
 //! all who wait (group commit). A failed sync, or a write that failed for any other reason than a full disk,
 //! poisons the log: nothing is written after it. A full disk fails exactly the records that were to be written;
 //! they never come back, their positions are skipped, and the log goes on as soon as there is space.
-//! What the records mean is the business of others; byte layouts are in `docs/format-log.md`.
+//! What the records mean is the business of others; byte layouts are in `docs/internals/format-log.md`.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -773,7 +773,7 @@ fn after_crash(fs: &SimFs, model: &mut Model, seed: u64, what: &str) {
 fn the_worked_example_of_the_format_document_holds() {
     let fs = new_fs(0);
     commit(&open(&fs).0, b"hi").unwrap();
-    let document = include_str!("../../../../docs/format-log.md");
+    let document = include_str!("../../../../docs/internals/format-log.md");
     let bytes = fs.read(&only_file(&fs));
     let (frames, room) = bytes.split_at(90);
     assert!(room.iter().all(|&b| b == 0));

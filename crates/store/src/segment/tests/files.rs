@@ -8,7 +8,7 @@ use rrd_codec::Effort;
 use super::*;
 
 const GOLDEN: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/segment-v1.rrds"));
-const DOCUMENT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format-segment.md"));
+const DOCUMENT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/internals/format-segment.md"));
 
 const SECTION: &str = "## Worked example";
 
@@ -96,7 +96,7 @@ fn make_version_1_files() {
     let (before, _) = DOCUMENT.split_once(SECTION).unwrap();
     let heading = DOCUMENT.split(SECTION).nth(1).unwrap().split("```").next().unwrap();
     let document = format!("{before}{SECTION}{heading}```\n{example}```\n");
-    replace(&here.join("../../docs/format-segment.md"), document.as_bytes());
+    replace(&here.join("../../docs/internals/format-segment.md"), document.as_bytes());
 }
 
 fn replace(path: &Path, bytes: &[u8]) {
