@@ -259,7 +259,7 @@ impl Txn {
         let engine = self.engine.clone();
         engine.check_writable()?;
         self.check_not_doomed()?;
-        engine.wait_for_memory(&*self.interrupted)?;
+        engine.wait_for_memory(&|most| self.has_little_in_memory(most), &*self.interrupted)?;
         self.join_batches();
         self.look_for_rings();
         self.check_ahead();
@@ -269,6 +269,11 @@ impl Txn {
         } else {
             engine.commit_rows(self)
         }
+    }
+
+    /// Whether each of its tables has no more than so many bytes in memory.
+    pub(crate) fn has_little_in_memory(&self, most: usize) -> bool {
+        self.tables.iter().all(|t| t.table.version().memtable_bytes() <= most)
     }
 
     /// Rings that the commit makes fuller look which rows leave.

@@ -959,11 +959,6 @@ impl MemtableMemory {
     pub fn total(&self) -> usize {
         (self.active.load(Ordering::Relaxed) + self.frozen.load(Ordering::Relaxed)).max(0) as usize
     }
-
-    /// Whether they are over their limit.
-    pub fn is_over(&self) -> bool {
-        self.total() > self.limit.load(Ordering::Relaxed)
-    }
 }
 
 impl Version {

@@ -21,6 +21,13 @@ use crate::write_out::{OutRow, OutRows};
 /// When memtables are over half of what they may have, at least this part of it is set aside at once.
 const MEMTABLE_PARTS: usize = 8;
 
+/// This part of the memtables' limit is for tables with little in memory. A table whose flushes are slow fills the rest only, so
+/// that commits to others go on.
+const RESERVED_PART: usize = 8;
+
+/// A table has little in memory up to this part of the limit.
+const LITTLE_PART: usize = 64;
+
 impl Engine {
     /// Sets the active memtable of a table aside, unless it is empty.
     pub(crate) fn freeze(&self, table: &Table) {
@@ -286,10 +293,20 @@ impl Engine {
         self.in_memory.lock().values().cloned().collect()
     }
 
-    /// Waits until the memtables have room; a failing flush ends the wait with its error, `interrupted` and the engine's end with
-    /// [`Error::Interrupted`].
-    pub(crate) fn wait_for_memory(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
-        while self.memory.is_over() {
+    /// Waits until the memtables have room for a commit. `has_little` says whether its tables have no more than so many bytes in
+    /// memory. A failing flush ends the wait with its error, `interrupted`
+    /// and the engine's end with [`Error::Interrupted`].
+    pub(crate) fn wait_for_memory(
+        &self,
+        has_little: &dyn Fn(usize) -> bool,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let has_room = || {
+            let limit = self.memory.limit.load(Ordering::Relaxed);
+            let total = self.memory.total();
+            total <= limit - limit / RESERVED_PART || (total <= limit && has_little(limit / LITTLE_PART))
+        };
+        while !has_room() {
             self.pause_points.pass("a commit waits for memory");
             if interrupted() || self.workers.are_stopping() {
                 return Err(Error::Interrupted);
@@ -300,7 +317,7 @@ impl Engine {
             if self.memory.frozen.load(Ordering::Relaxed) <= 0 {
                 self.after_commit();
             }
-            if let Some(error) = self.workers.wait_for_flush(&|| self.memory.is_over(), interrupted) {
+            if let Some(error) = self.workers.wait_for_flush(&|| !has_room(), interrupted) {
                 let source = std::io::Error::new(
                     std::io::ErrorKind::StorageFull,
                     format!("memtables are full and a flush failed: {error}"),

@@ -119,7 +119,7 @@ impl Engine {
         txn.end_bulk(entries)?;
         drop((rows, merging));
         let progress = RefCell::new(progress);
-        self.wait_for_memory(&|| !(progress.borrow_mut())(0))?;
+        self.wait_for_memory(&|_| false, &|| !(progress.borrow_mut())(0))?;
         txn.commit()
     }
 

@@ -84,7 +84,7 @@ impl Txn {
         let engine = self.engine.clone();
         engine.check_writable()?;
         self.check_not_doomed()?;
-        engine.wait_for_memory(&*self.interrupted)?;
+        engine.wait_for_memory(&|most| self.has_little_in_memory(most), &*self.interrupted)?;
         self.join_batches();
         self.look_for_rings();
         self.check_ahead();

@@ -77,6 +77,38 @@ fn a_commit_that_waits_for_memory_hears_kill() {
     insert(&engine, &table, refused);
 }
 
+/// One table whose flush does not end filled the memory of all, and every commit waited for it.
+#[test]
+fn commits_to_a_small_table_do_not_wait_for_the_flush_of_a_large_one() {
+    let mut config = Config::new("/rrd");
+    config.flush_log = FlushLog::Write;
+    config.memtable_bytes = 1 << 20;
+    let engine = Engine::open(config, Arc::new(SimFs::new()) as Arc<dyn Fs>).expect("open");
+    let (busy, quiet) = (create(&engine, "db/busy"), create(&engine, "db/quiet"));
+    let flush = engine.pause_points().close("a flush begins");
+    let waiting = engine.pause_points().watch("a commit waits for memory");
+    let is_over = Arc::new(AtomicBool::new(false));
+    let busy_writer = {
+        let (engine, is_over) = (engine.clone(), is_over.clone());
+        std::thread::spawn(move || {
+            (0..).take_while(|_| !is_over.load(Ordering::Acquire)).for_each(|key| insert(&engine, &busy, key))
+        })
+    };
+    waiting.until_reached(1);
+    let quiet_writer = std::thread::spawn({
+        let engine = engine.clone();
+        move || (0..100).for_each(|key| insert(&engine, &quiet, key))
+    });
+    let since = Instant::now();
+    while !quiet_writer.is_finished() {
+        assert!(since.elapsed() < DEADLINE, "a commit waits for the flush of another table");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    is_over.store(true, Ordering::Release);
+    drop(flush);
+    [quiet_writer, busy_writer].into_iter().for_each(|writer| writer.join().expect("writer"));
+}
+
 #[test]
 fn a_commit_without_a_sync_is_on_disk_soon_though_a_flush_is_held() {
     let fs = SimFs::new();

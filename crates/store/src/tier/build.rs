@@ -129,8 +129,8 @@ impl Engine {
         TierChanges::builds_any(table, schema)
     }
 
-    /// Builds the tiers that `table` is about to get with `schema`. `progress(done, total)` returns false to stop. Nobody may
-    /// write to the table until [`Engine::alter_tables`] has what comes out, or it is dropped.
+    /// Builds the tiers that `table` is about to get with `schema`. `progress(done, total)` returns false to stop; the
+    /// total is 0 until it is known. Nobody may write to the table until [`Engine::alter_tables`] has what comes out, or it is dropped.
     pub fn build_tiers(
         &self,
         table: &Arc<Table>,

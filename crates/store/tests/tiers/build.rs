@@ -127,6 +127,8 @@ fn progress_goes_forward_to_the_end() {
         true
     });
     drop(built.unwrap());
+    // The total is not known while memtables are flushed.
+    told.retain(|(_, total)| *total > 0);
     assert!(told.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 == pair[1].1), "{told:?}");
     assert!(told.last().is_some_and(|(done, total)| done == total && *total > 0), "{told:?}");
 }
