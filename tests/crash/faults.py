@@ -394,7 +394,7 @@ def failing_flushes_are_told_and_counted(scene):
         tried = int(scene.server.sql(failures)[0][0])
         check(tried >= 14, f"{tried} flushes failed within a minute")
         lines = [line for line in scene.server.log_text().splitlines() if "could not write a memtable" in line]
-        check(lines and "[ERROR] RRD: table 'test/victim': " in lines[-1], f"not in the error log: {lines}")
+        check(lines and "[ERROR] ENGINE=RRD: table 'test/victim': " in lines[-1], f"not in the error log: {lines}")
         check(len(lines) < tried, f"{len(lines)} lines for {tried} failures")
         report = scene.server.query("SHOW ENGINE RRD STATUS")[0][2]
         check("the last flush failed: cannot create" in report, report)
@@ -402,7 +402,7 @@ def failing_flushes_are_told_and_counted(scene):
         while "the last flush failed" in scene.server.query("SHOW ENGINE RRD STATUS")[0][2]:
             check(time.monotonic() < deadline, "flushes fail for ever")
             time.sleep(0.2)
-        check("RRD: table 'test/victim': a memtable was written to disk again" in scene.server.log_text(), "no word of it")
+        check("ENGINE=RRD: table 'test/victim': a memtable was written to disk again" in scene.server.log_text(), "no word of it")
         return lines[-1][-120:]
     finally:
         scene.server.kill()

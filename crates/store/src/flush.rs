@@ -26,7 +26,7 @@ const MEMTABLE_PARTS: usize = 8;
 const RESERVED_PART: usize = 8;
 
 /// A table has little in memory up to this part of the limit.
-const LITTLE_PART: usize = 64;
+const LITTLE_PART: usize = 16;
 
 impl Engine {
     /// Sets the active memtable of a table aside, unless it is empty.
