@@ -18,16 +18,19 @@ from private_server import PrivateServer  # noqa: E402
 
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
-# Files that only a build or a run makes.
-MADE = ("build/",)
+# Folders of files that are not the project's own.
+MADE = ("build", ".git")
 NOT_OURS = re.compile(r"^(https?:|mailto:)")
 
 
 def tracked():
-    """The files of the repository, new ones that are not ignored included."""
+    """The files of the repository, new ones that are not ignored included; without git all but what is made."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [ROOT / line for line in output.splitlines() if (ROOT / line).exists()]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    files = [ROOT / line for line in done.stdout.splitlines()]
+    if done.returncode != 0:
+        files = [file for file in ROOT.rglob("*") if file.relative_to(ROOT).parts[0] not in MADE]
+    return [file for file in files if file.is_file()]
 
 
 FILES = tracked()
