@@ -7,6 +7,8 @@
 
 #[path = "aggregates/oracle.rs"]
 mod oracle;
+#[path = "common/walk.rs"]
+mod walk;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +18,8 @@ use rrd_store::fs::Fs;
 use rrd_store::fs::sim::SimFs;
 use rrd_store::schema::{ColumnDef, IndexColumn, IndexDef, Initial, Lane};
 use rrd_store::{Config, Direction, Engine, Error, LockMode, OnDuplicate, RowLayout, Schema, Table, Txn};
+
+use walk::rest_of;
 
 /// Bytes of rows from which on a bulk statement may check late.
 const BULK_MIN_BYTES: usize = 300;
@@ -455,14 +459,7 @@ impl World {
         let mut cursor = open.txn.cursor(&self.tables[t]).expect("cursor");
         cursor.set_bounds(low.as_deref(), high.as_deref());
         cursor.seek(from.as_deref(), inclusive, direction).expect("seek");
-        let mut found = Vec::new();
-        while let Some(span) = cursor.next_span(batch).expect("next") {
-            for n in 0..span.rows {
-                let mut row = Vec::new();
-                span.group.push_row(span.row(n), &mut row).expect("row");
-                found.push((key_of(&layout, &row), row));
-            }
-        }
+        let found: Vec<_> = rest_of(&mut cursor, batch).into_iter().map(|row| (key_of(&layout, &row), row)).collect();
         assert_eq!(
             found, expected,
             "scan {direction:?} from {from:?} ({inclusive}) within {low:?}..{high:?} of table {t}"
@@ -500,14 +497,8 @@ impl World {
         }
         let mut cursor = open.txn.index_cursor(&self.tables[t], number).expect("cursor");
         cursor.seek(None, true, direction).expect("seek");
-        let mut found = Vec::new();
-        while let Some(span) = cursor.next_span(batch).expect("next") {
-            for n in 0..span.rows {
-                let mut row = Vec::new();
-                span.group.push_row(span.row(n), &mut row).expect("row");
-                found.push((index_order(&layout, &def, &row), key_of(&layout, &row), row));
-            }
-        }
+        let place = |row: Vec<u8>| (index_order(&layout, &def, &row), key_of(&layout, &row), row);
+        let found: Vec<_> = rest_of(&mut cursor, batch).into_iter().map(place).collect();
         assert_eq!(found, expected, "scan {direction:?} of index {number}");
     }
 
@@ -891,15 +882,7 @@ fn all_rows(engine: &Arc<Engine>, table: &Arc<Table>) -> Rows {
     let mut txn = engine.begin();
     let mut cursor = txn.cursor(table).expect("cursor");
     cursor.seek(None, true, Direction::Forward).expect("seek");
-    let mut rows = Rows::new();
-    while let Some(span) = cursor.next_span(1000).expect("next") {
-        for n in 0..span.rows {
-            let mut row = Vec::new();
-            span.group.push_row(span.row(n), &mut row).expect("row");
-            rows.insert(key_of(&table.layout(), &row), row);
-        }
-    }
-    rows
+    rest_of(&mut cursor, 1000).into_iter().map(|row| (key_of(&table.layout(), &row), row)).collect()
 }
 
 #[test]

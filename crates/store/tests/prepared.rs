@@ -11,8 +11,11 @@ use rrd_store::{Config, Direction, Engine, Error, LockMode, OnDuplicate, Schema,
 
 #[path = "common/rows.rs"]
 mod rows;
+#[path = "common/walk.rs"]
+mod walk;
 
 use rows::row_of;
+use walk::rest_of;
 
 /// The key, and a value that an index knows.
 fn schema() -> Schema {
@@ -76,16 +79,9 @@ fn rows(engine: &Arc<Engine>, table: &Arc<Table>) -> Vec<(u64, u64)> {
     let mut txn = engine.begin();
     let mut cursor = txn.cursor(table).expect("cursor");
     cursor.seek(None, true, Direction::Forward).expect("seek");
-    let mut rows = Vec::new();
-    while let Some(span) = cursor.next_span(1000).expect("span") {
-        for n in 0..span.rows {
-            let mut row = Vec::new();
-            span.group.push_row(span.row(n), &mut row).expect("row");
-            let layout = table.layout();
-            rows.push((layout.view(&row).int(0), layout.view(&row).int(1)));
-        }
-    }
-    rows
+    let layout = table.layout();
+    let numbers = |row: &Vec<u8>| (layout.view(row).int(0), layout.view(row).int(1));
+    rest_of(&mut cursor, 1000).iter().map(numbers).collect()
 }
 
 fn check(engine: &Arc<Engine>, table: &Arc<Table>) {

@@ -2,44 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rrd_store::fs::sim::SimFs;
 use rrd_store::{Config, Engine, OnDuplicate, Schema, Table};
 
-/// Counts the bytes in use, and the most that were.
-struct Counted;
-
-static USED: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: all memory comes from the system's allocator and goes back to it with the layout that it was asked for.
-unsafe impl GlobalAlloc for Counted {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let used = USED.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        MOST.fetch_max(used, Ordering::Relaxed);
-        // SAFETY: as for this call.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        USED.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as for this call.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counted = Counted;
+#[path = "common/allocated.rs"]
+mod allocated;
 
 /// Bytes that something takes beyond what it leaves behind or found.
 fn most_of(act: impl FnOnce()) -> usize {
-    let before = USED.load(Ordering::Relaxed);
-    MOST.store(before, Ordering::Relaxed);
-    act();
-    MOST.load(Ordering::Relaxed).saturating_sub(before.max(USED.load(Ordering::Relaxed)))
+    let (before, most, after) = allocated::of(act);
+    most.saturating_sub(before.max(after))
 }
 
 fn create(source: &str, more: &str) -> (Arc<Engine>, Arc<Table>) {

@@ -13,6 +13,11 @@ use rrd_store::fs::sim::SimFs;
 use rrd_store::schema::{ColumnDef, Lane};
 use rrd_store::{Config, Direction, Engine, OnDuplicate, Result, Schema, Table};
 
+#[path = "common/walk.rs"]
+mod walk;
+
+use walk::rest_of;
+
 /// Sensor and time to the bytes of the row.
 type Rows = BTreeMap<(u64, u64), Vec<u8>>;
 
@@ -91,19 +96,11 @@ fn poll(engine: &Arc<Engine>, table: &Arc<Table>, random: &mut Random, sensors: 
 
 fn rows_of(engine: &Arc<Engine>, table: &Arc<Table>) -> Rows {
     let layout = table.layout();
-    let mut rows = Rows::new();
     let mut txn = engine.begin();
     let mut cursor = txn.cursor(table).expect("cursor");
     cursor.seek(None, true, Direction::Forward).expect("seek");
-    while let Some(span) = cursor.next_span(1000).expect("next") {
-        for n in 0..span.rows {
-            let mut bytes = Vec::new();
-            span.group.push_row(span.row(n), &mut bytes).expect("row");
-            let view = layout.view(&bytes);
-            rows.insert((view.int(1), view.int(0)), bytes);
-        }
-    }
-    rows
+    let key = |row: &[u8]| (layout.view(row).int(1), layout.view(row).int(0));
+    rest_of(&mut cursor, 1000).into_iter().map(|row| (key(&row), row)).collect()
 }
 
 #[test]
