@@ -256,13 +256,8 @@ impl Txn {
         if !self.has_writes() {
             return Ok(());
         }
+        self.get_ready()?;
         let engine = self.engine.clone();
-        engine.check_writable()?;
-        self.check_not_doomed()?;
-        engine.wait_for_memory(&|most| self.has_little_in_memory(most), &*self.interrupted)?;
-        self.join_batches();
-        self.look_for_rings();
-        self.check_ahead();
         if !self.drops.is_empty() || self.tables.iter().any(|t| !t.own.read().private.is_empty()) {
             self.spill_all()?;
             engine.commit_segments(self)
@@ -271,13 +266,20 @@ impl Txn {
         }
     }
 
-    /// Whether each of its tables has no more than so many bytes in memory.
-    pub(crate) fn has_little_in_memory(&self, most: usize) -> bool {
-        self.tables.iter().all(|t| t.table.version().memtable_bytes() <= most)
+    /// What comes before a commit, or the first phase of one, takes a lock: the wait for memory, and whatever reads segments.
+    pub(crate) fn get_ready(&mut self) -> Result<()> {
+        self.engine.check_writable()?;
+        self.check_not_doomed()?;
+        let has_little = |most| self.tables.iter().all(|t| t.table.version().memtable_bytes() <= most);
+        self.engine.wait_for_memory(&has_little, &*self.interrupted)?;
+        self.join_batches();
+        self.look_for_rings();
+        self.check_ahead();
+        Ok(())
     }
 
     /// Rings that the commit makes fuller look which rows leave.
-    pub(crate) fn look_for_rings(&self) {
+    fn look_for_rings(&self) {
         let is_counted = |t: &&TxnTable| t.layout.schema().ring.max_rows.is_some() && !t.table.is_index();
         for t in self.tables.iter().filter(is_counted) {
             let own = t.own.read();
@@ -292,7 +294,7 @@ impl Txn {
 
     /// Looks for the keys that it inserts among what was committed since, so that only the last commits are left to be looked
     /// at while no other one can go on.
-    pub(crate) fn check_ahead(&mut self) {
+    fn check_ahead(&mut self) {
         for t in 0..self.tables.len() {
             // Whatever is found is found again then, and told.
             if let Ok(seq) = self.engine.keys_free_up_to(self, &self.tables[t]) {
@@ -656,14 +658,15 @@ impl Engine {
         let (mut keys, mut private) = (Vec::new(), Vec::new());
         {
             let own = t.own.read();
-            let map = own.map.iter().filter(|(_, write)| write.expects_absent.is_some());
-            keys.extend(map.map(|(key, _)| key.clone()));
+            let inserted = own.map.iter().filter(|(_, write)| write.expects_absent.is_some()).map(|(key, _)| key);
+            keys.extend(inserted.filter(|key| !t.table.is_behind_newest(&t.layout, key)).cloned());
             for OwnBatch { rows, .. } in own.batches.iter().filter(|b| !t.table.are_behind_newest(&t.layout, &b.rows)) {
-                keys.extend((0..rows.len()).map(|i| Key::from_slice(&rows.key(i))));
+                let inserted = (0..rows.len()).map(|i| Key::from_slice(&rows.key(i)));
+                keys.extend(inserted.filter(|key| !t.table.is_behind_newest(&t.layout, key)));
             }
             private.extend(own.private.iter().filter(|p| p.expects_absent.is_some()).cloned());
         }
-        for key in keys.iter().filter(|key| !t.table.is_behind_newest(&t.layout, key)) {
+        for key in &keys {
             if t.table.find(key, since)?.is_some_and(|found| found.row.is_some()) {
                 return Ok(since);
             }

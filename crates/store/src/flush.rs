@@ -294,8 +294,7 @@ impl Engine {
     }
 
     /// Waits until the memtables have room for a commit. `has_little` says whether its tables have no more than so many bytes in
-    /// memory. A failing flush ends the wait with its error, `interrupted`
-    /// and the engine's end with [`Error::Interrupted`].
+    /// memory. A failing flush ends the wait with its error, `interrupted` and the engine's end with [`Error::Interrupted`].
     pub(crate) fn wait_for_memory(
         &self,
         has_little: &dyn Fn(usize) -> bool,

@@ -81,13 +81,8 @@ impl Txn {
                 "a DELETE of whole chunks of table '{name}' cannot be committed in two phases: delete in a transaction of its own"
             )));
         }
+        self.get_ready()?;
         let engine = self.engine.clone();
-        engine.check_writable()?;
-        self.check_not_doomed()?;
-        engine.wait_for_memory(&|most| self.has_little_in_memory(most), &*self.interrupted)?;
-        self.join_batches();
-        self.look_for_rings();
-        self.check_ahead();
         let _gate = engine.commit_gate.read();
         let (mut queue, _) = engine.lock_checked(self, Resolve::Openly)?;
         if queue.all_prepared().any(|p| p.xid == xid) {
