@@ -4,8 +4,8 @@
 //! complete. Without a time column the whole table is one series. This is what keeps unique checks on append
 //! at one hash probe, which for short keys is one of numbers.
 //!
-//! Short series lie in the order in which they came. Who writes many mostly writes them in the same order again: then the
-//! next one is right behind the last, which the processor has fetched by then, and no probe is needed at all.
+//! Short series lie in the order in which they came. A client that writes many mostly writes them in the same order
+//! again. Then the next series follows the last one, which the processor has fetched by then, and no probe is needed.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;

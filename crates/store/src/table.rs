@@ -186,7 +186,7 @@ impl Table {
         let in_memory: i64 = version.memtables().map(|m| m.rows_added()).sum();
         let rows = stored.saturating_add_signed(in_memory).saturating_sub(2 * tombstones);
         TableStats {
-            // What is behind the horizon counts as long as it is stored.
+            // Rows older than the horizon count as long as they are stored.
             rows: rows.min(self.schema().ring.max_rows.unwrap_or(u64::MAX)),
             data_bytes: bytes,
             index_bytes: self.indexes().iter().map(|i| i.table.stats().data_bytes).sum(),
